@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A connection's life: it starts, may see its queue pair rebuilt, and ends.
+ */
+#include "engine.h"
+
+void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
+		   const struct rel_ops *ops, u64 now)
+{
+	memset(conn, 0, sizeof(*conn));
+	conn->ops = ops;
+	conn->config = *config;
+	conn->heard_ns = now;
+	rel_timer_init(conn);
+	rel_rtt_init(conn);
+	rel_congestion_init(conn);
+	rel_send_init(conn);
+	rel_receive_init(conn, now);
+	rel_credit_init(conn);
+	rel_loss_init(conn);
+}
+
+void rel_conn_drain(struct rel_conn *conn, void (*forget)(struct rel_conn *conn, void *cookie))
+{
+	struct rel_sender *sender = &conn->sender;
+
+	while (sender->in_flight) {
+		void *cookie = rel_slot(conn, sender->floor)->cookie;
+
+		rel_bits_clear(&sender->flight, 0);
+		sender->in_flight--;
+		rel_send_advance(sender);
+		forget(conn, cookie);
+	}
+	rel_timer_init(conn);
+}
+
+void rel_conn_requeue(struct rel_conn *conn, u64 now)
+{
+	rel_loss_declare_all(conn, REL_LOST_RESET);
+	conn->loss.probed = false;
+	conn->loss.backoff = 0;
+	conn->credit.probes = 0;
+	conn->credit.probe_due = true;
+	conn->heard_ns = now;		/* nobody rebuilds a queue pair without the peer */
+}
+
+u64 rel_silence_ns(const struct rel_conn *conn, u64 now)
+{
+	u64 since = conn->sender.waiting_ns;
+
+	if (!conn->sender.in_flight && !conn->credit.blocked)
+		return 0;
+	if (conn->heard_ns > since)
+		since = conn->heard_ns;
+	return now > since ? now - since : 0;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The state of one connection, by the file that owns each part. It is here for its size (owners
+ * embed a struct rel_conn) and for reading; nobody but the engine's own files writes to it.
+ *
+ * Invariants, with "in flight" for sent, not acknowledged, and not declared lost:
+ *  - the sender's floor is the oldest number in flight, or the next number if nothing is;
+ *  - next - floor <= REL_SPAN_MAX, so the ring never holds two numbers in one slot, and the
+ *    receiver's cumulative number and 128 SACK bits can always say everything;
+ *  - a cookie is in the ring exactly while its number is in flight.
+ */
+#ifndef REL_CONN_H
+#define REL_CONN_H
+
+#include "bits.h"
+#include "rel.h"
+
+/**
+ * struct rel_sent - one slot of the ring of sent packets, at number % REL_SPAN_MAX
+ * @sent_ns: when; stays valid until the slot is used again
+ * @cookie: while in flight: what it carries
+ * @told: while remembered as lost: packets from this number on tell the receiver of the loss
+ * @cause: likewise: enum rel_cause
+ */
+struct rel_sent {
+	u64 sent_ns;
+	union {
+		void *cookie;
+		struct {
+			u32 told;
+			u8 cause;
+		};
+	};
+};
+
+/**
+ * struct rel_sender - send.c: the window of numbers that this side sends
+ * @flight: bit i: number @floor + i is in flight
+ * @next: number that the next reliable packet gets
+ * @floor: see above
+ * @unreliable_next: the same as @next for the unreliable space
+ * @in_flight: bits in @flight
+ * @since_ask: packets sent since the last ACK request or the last progress
+ * @burst: packets sent since the owner last had nothing more to send
+ * @repeats: lost packets that the owner has not sent again yet, as far as the engine can know
+ * @repeated: packets sent since the first of these
+ * @asked: the last number that carried an ACK request
+ * @asking: and nothing from there on has been acknowledged yet
+ * @waiting_ns: since when something has been in flight, or blocked for want of credits
+ */
+struct rel_sender {
+	struct rel_bits flight;
+	u32 next;
+	u32 floor;
+	u32 unreliable_next;
+	u16 in_flight;
+	u16 since_ask;
+	u16 burst;
+	u16 repeats;
+	u16 repeated;
+	bool asking;
+	u32 asked;
+	u64 waiting_ns;
+};
+
+/**
+ * struct rel_receiver - receive.c, ack.c: what has come from the other side
+ * @seen: bit i: number @cum + 1 + i was received (the layout of the header's SACK)
+ * @cum: oldest number that may still come: everything before was received, or given up
+ * @end: largest number received, + 1
+ * @pending: packets received since the last ACK that was sent
+ * @ack_now: an ACK must not wait for the timer
+ * @newest_ns: when the largest number arrived
+ * @unreliable_seen: bit i: number @unreliable_end - 1 - i was received
+ * @unreliable_end: @end of the unreliable space
+ */
+struct rel_receiver {
+	struct rel_bits seen;
+	u32 cum;
+	u32 end;
+	u16 pending;
+	bool ack_now;
+	u64 newest_ns;
+	struct rel_bits unreliable_seen;
+	u32 unreliable_end;
+};
+
+/**
+ * struct rel_credit - credit.c: absolute limits in the space that credits govern
+ * @limit: sender: numbers before this one may be sent
+ * @base: receiver: numbers before this one have arrived or will not come
+ * @granted: receiver: the largest limit that a header has told the other side
+ * @blocked: sender: the owner has something to send, and only credits are lacking
+ * @probe_due: sender: a PROBE is to be sent (also for other reasons than credits)
+ * @probes: sender: sent since blocked, for the back-off
+ */
+struct rel_credit {
+	u32 limit;
+	u32 base;
+	u32 granted;
+	bool blocked;
+	bool probe_due;
+	u8 probes;
+};
+
+/**
+ * struct rel_rtt - rtt.c: the estimate of the round trip, and the times that follow from it
+ * @srtt_ns: smoothed; 0: no sample yet
+ * @var_ns: mean deviation
+ * @min_ns: smallest sample
+ * @latest_ns: last sample
+ * @round_end: the next sample is taken from this number or a later one
+ * @ack_delay_ns: how long this side may delay an ACK
+ * @rto_ns: retransmission time-out, without back-off
+ * @probe_ns: tail loss probe after this time without an ACK; at most @rto_ns
+ * @rto_max_ns: bound of the backed-off time-out
+ */
+struct rel_rtt {
+	u32 srtt_ns;
+	u32 var_ns;
+	u32 min_ns;
+	u32 latest_ns;
+	u32 round_end;
+	u32 ack_delay_ns;
+	u64 rto_ns;
+	u64 probe_ns;
+	u64 rto_max_ns;
+};
+
+/**
+ * struct rel_loss - loss.c: when to think that a packet is lost
+ * @lost: bit number % REL_SPAN_MAX: this number was declared lost and its slot tells about it
+ * @newest: largest number that was acknowledged (RACK.segment of RFC 8985)
+ * @newest_rtt_ns: time from its sending to its ACK (RACK.rtt)
+ * @progress_ns: last time that something was acknowledged, or that sending began
+ * @round_end: the reordering window widens at most once until this number is acknowledged
+ * @recovery_end: losses before this number belong to the same recovery
+ * @window_steps: the reordering window in quarters of the smallest RTT
+ * @window_keep: recoveries until it shrinks back
+ * @reordered: the path has been seen to reorder
+ * @probed: a tail loss probe was sent, and nothing was acknowledged since: now the RTO counts
+ * @backoff: time-outs since then
+ */
+struct rel_loss {
+	struct rel_bits lost;
+	u32 newest;
+	u32 round_end;
+	u32 recovery_end;
+	u64 newest_rtt_ns;
+	u64 progress_ns;
+	u8 window_steps;
+	u8 window_keep;
+	bool reordered;
+	bool probed;
+	u8 backoff;
+};
+
+/** struct rel_congestion - congestion.c: how much may be in flight */
+struct rel_congestion {
+	u16 window_pkts;
+	u16 window_half;
+};
+
+/**
+ * enum rel_timer - what may be due; each is armed by the file that owns it
+ * @REL_TIMER_ACK: ack.c: the delay of an ACK is over
+ * @REL_TIMER_REORDER: loss.c: the oldest packet in flight can no longer just be late
+ * @REL_TIMER_TAIL: loss.c: tail loss probe. Never armed together with @REL_TIMER_RTO
+ * @REL_TIMER_RTO: loss.c: retransmission time-out
+ * @REL_TIMER_PROBE: credit.c: still blocked, ask (again)
+ * @REL_TIMERS: how many there are
+ */
+enum rel_timer {
+	REL_TIMER_ACK,
+	REL_TIMER_REORDER,
+	REL_TIMER_TAIL,
+	REL_TIMER_RTO,
+	REL_TIMER_PROBE,
+	REL_TIMERS
+};
+
+/**
+ * struct rel_conn - one connection
+ * @ops: the owner's
+ * @sender: what this side sends
+ * @receiver: what it receives
+ * @credit: both ways
+ * @rtt: of what it sends
+ * @loss: likewise
+ * @congestion: likewise
+ * @heard_ns: when a valid header last came
+ * @timer_ns: deadline of each timer, or REL_TIME_NEVER
+ * @config: the owner's
+ * @stats: for the owner
+ * @ring: sent packets; 2 KiB, at the end so that the rest stays together
+ */
+struct rel_conn {
+	const struct rel_ops *ops;
+	struct rel_sender sender;
+	struct rel_receiver receiver;
+	struct rel_credit credit;
+	struct rel_rtt rtt;
+	struct rel_loss loss;
+	struct rel_congestion congestion;
+	u64 heard_ns;
+	u64 timer_ns[REL_TIMERS];
+	struct rel_config config;
+	struct rel_stats stats;
+	struct rel_sent ring[REL_SPAN_MAX];
+};
+
+#endif /* REL_CONN_H */

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Loss detection after RFC 8985 (RACK-TLP), which is simpler here than in TCP because a number is
+ * sent only once and numbers rise in the order of sending: what RACK takes for lost is always the
+ * oldest packet in flight.
+ *
+ *  - RACK: a packet is lost if one sent later was acknowledged, and a round trip plus a reordering
+ *    window has passed since its own sending. The window starts at a quarter of the smallest round
+ *    trip; it widens when ACKs come for packets that had been declared lost, and shrinks back after
+ *    16 recoveries without. On a path that never reordered, three later arrivals need no window.
+ *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
+ *    packet, that packet is sent again, once. Its ACK lets RACK find the rest.
+ *  - Time-out (RFC 6298): after a probe, or if nothing else helped, everything in flight is given
+ *    up. Doubled each time until something is acknowledged. It is never armed together with the
+ *    probe.
+ *
+ * An ACK for a number that was declared lost shows the declaration to have been spurious. But the
+ * receiver's cumulative number also steps over lost ones when it is told the new floor. So each
+ * lost number is remembered, in its slot of the ring, with the first number that told of the loss:
+ * only an ACK that does not know of that one yet, or a SACK bit, is proof of arrival.
+ */
+#include "engine.h"
+
+#define DUPTHRESH	3	/* RFC 8985, 6.2, step 4 */
+#define STEPS_MAX	255
+#define KEEP_RECOVERIES	16	/* RFC 8985, 6.2, step 4 */
+#define BACKOFF_MAX	16
+
+void rel_loss_init(struct rel_conn *conn)
+{
+	struct rel_loss *loss = &conn->loss;
+	u32 start = conn->config.number_start;
+
+	loss->newest = start - 1;
+	loss->round_end = start;
+	loss->recovery_end = start;
+	loss->window_steps = 1;
+}
+
+static void timers_disarm(struct rel_conn *conn)
+{
+	rel_timer_disarm(conn, REL_TIMER_REORDER);
+	rel_timer_disarm(conn, REL_TIMER_TAIL);
+	rel_timer_disarm(conn, REL_TIMER_RTO);
+}
+
+void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
+{
+	struct rel_sender *sender = &conn->sender;
+	struct rel_sent *sent = rel_slot(conn, number);
+	void *cookie = sent->cookie;
+
+	sent->told = sender->next;
+	sent->cause = cause;
+	rel_bits_set(&conn->loss.lost, number % REL_SPAN_MAX);
+	rel_bits_clear(&sender->flight, number - sender->floor);
+	sender->in_flight--;
+	sender->repeats++;
+	rel_send_advance(sender);
+	if (!sender->in_flight)
+		timers_disarm(conn);
+	conn->stats.lost[cause]++;
+	conn->ops->lost(conn, cookie, cause);
+}
+
+void rel_loss_declare_all(struct rel_conn *conn, enum rel_cause cause)
+{
+	while (conn->sender.in_flight)
+		rel_loss_declare(conn, conn->sender.floor, cause);
+}
+
+void rel_loss_handle_send(struct rel_conn *conn, bool first, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	const struct rel_rtt *rtt = &conn->rtt;
+	u64 probe_at = now + rtt->probe_ns;
+	u64 rto_at;
+
+	if (first)
+		loss->progress_ns = now;
+	if (unlikely(loss->probed)) {
+		if (!rel_timer_armed(conn, REL_TIMER_RTO))
+			rel_timer_arm(conn, REL_TIMER_RTO,
+				      now + rel_rtt_backoff(rtt, loss->backoff));
+		return;
+	}
+	rto_at = loss->progress_ns + rtt->rto_ns;
+	rel_timer_arm(conn, REL_TIMER_TAIL, min(probe_at, rto_at));
+}
+
+void rel_loss_handle_acked(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	const struct rel_rtt *rtt = &conn->rtt;
+	u64 probe_at, soonest;
+
+	loss->progress_ns = now;
+	loss->probed = false;
+	loss->backoff = 0;
+	timers_disarm(conn);
+	rel_loss_handle_reorder(conn, now);
+	if (!conn->sender.in_flight)
+		return;
+	/*
+	 * Counted from the last packet, not from this ACK, so that a lost tail is repaired as soon
+	 * as its ACK is overdue; but one is not overdue just because an earlier one took long.
+	 */
+	probe_at = rel_slot(conn, conn->sender.next - 1)->sent_ns + rtt->probe_ns;
+	soonest = now + rtt->srtt_ns / 4;
+	rel_timer_arm(conn, REL_TIMER_TAIL, max(probe_at, soonest));
+}
+
+/* Takes note that a number declared lost has arrived after all. */
+static void declared_wrongly(struct rel_conn *conn, u32 number, enum rel_cause cause)
+{
+	struct rel_loss *loss = &conn->loss;
+
+	conn->stats.spurious++;
+	if (cause != REL_LOST_RACK)
+		return;
+	loss->reordered = true;
+	loss->window_keep = KEEP_RECOVERIES;
+	if (rel_seq_before(number, loss->round_end))
+		return;
+	loss->round_end = conn->sender.next;
+	if (loss->window_steps < STEPS_MAX)
+		loss->window_steps++;
+}
+
+void rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits *sack, u32 last)
+{
+	struct rel_bits lost = conn->loss.lost;
+	u32 newest = conn->sender.next - 1;
+
+	while (rel_bits_any(lost)) {
+		u32 i = rel_bits_first(lost);
+		u32 number = newest - (newest - i) % REL_SPAN_MAX;
+		const struct rel_sent *sent = rel_slot(conn, number);
+		u32 above = number - ack - 1;
+		bool arrived;
+
+		rel_bits_clear(&lost, i);
+		if (!rel_seq_before(number, ack)) {
+			arrived = above < REL_BITS && rel_bits_test(sack, above);
+			if (!arrived)
+				continue;
+		} else {
+			arrived = rel_seq_before(last, sent->told);
+		}
+		rel_bits_clear(&conn->loss.lost, i);
+		if (arrived)
+			declared_wrongly(conn, number, sent->cause);
+	}
+}
+
+/* How much later than expected an ACK may come before its packet counts as lost. */
+static u64 reorder_window_ns(const struct rel_conn *conn)
+{
+	const struct rel_loss *loss = &conn->loss;
+	const struct rel_sender *sender = &conn->sender;
+	u64 window_ns = (u64)loss->window_steps * (conn->rtt.min_ns / 4);
+
+	if (!loss->reordered) {
+		u32 count = loss->newest + 1 - sender->floor;
+		struct rel_bits low = rel_bits_low(count);
+
+		count -= hweight64(sender->flight.word[0] & low.word[0]) +
+			 hweight64(sender->flight.word[1] & low.word[1]);
+		if (count >= DUPTHRESH)
+			return 0;
+	}
+	if (unlikely(!conn->rtt.srtt_ns))
+		return loss->newest_rtt_ns / 4;		/* no clean sample yet */
+	return min_t(u64, window_ns, conn->rtt.srtt_ns);
+}
+
+void rel_loss_handle_reorder(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	struct rel_sender *sender = &conn->sender;
+	u64 patience_ns;
+
+	rel_timer_disarm(conn, REL_TIMER_REORDER);
+	if (likely(!sender->in_flight || !rel_seq_before(sender->floor, loss->newest)))
+		return;
+	patience_ns = loss->newest_rtt_ns + reorder_window_ns(conn);
+	while (sender->in_flight && rel_seq_before(sender->floor, loss->newest)) {
+		u64 lost_at = rel_slot(conn, sender->floor)->sent_ns + patience_ns;
+
+		if (lost_at > now) {
+			rel_timer_arm(conn, REL_TIMER_REORDER, lost_at);
+			return;
+		}
+		if (!rel_seq_before(sender->floor, loss->recovery_end)) {
+			loss->recovery_end = sender->next;
+			if (loss->window_keep && !--loss->window_keep)
+				loss->window_steps = 1;
+		}
+		rel_loss_declare(conn, sender->floor, REL_LOST_RACK);
+	}
+}
+
+void rel_loss_handle_tail(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	struct rel_sender *sender = &conn->sender;
+
+	rel_timer_disarm(conn, REL_TIMER_TAIL);
+	if (rel_assert(sender->in_flight))
+		return;
+	loss->probed = true;
+	if (rel_send_fits(conn) && (conn->config.native || rel_credit_allows(conn)))
+		rel_loss_declare(conn, sender->floor + rel_bits_last(sender->flight),
+				 REL_LOST_PROBE);
+	else
+		conn->credit.probe_due = true;	/* the packet could not be sent: just ask */
+	if (sender->in_flight)
+		rel_timer_arm(conn, REL_TIMER_RTO, now + conn->rtt.rto_ns);
+}
+
+void rel_loss_handle_rto(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+
+	rel_timer_disarm(conn, REL_TIMER_RTO);
+	rel_loss_declare_all(conn, REL_LOST_TIMEOUT);
+	if (loss->backoff < BACKOFF_MAX)
+		loss->backoff++;
+	if (conn->credit.blocked)
+		rel_credit_block(conn, now);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The reliability engine's public face: one struct rel_conn for each path (one way to a peer in one
+ * mode). The engine numbers packets, remembers those that are not acknowledged, decides what is
+ * acknowledged and what is lost, and says when it wants to be woken. It never sees a message: what
+ * a packet carries is its owner's cookie.
+ *
+ * It is pure: no clock, lock, sleep, allocation or print. The owner passes the time in
+ * (nanoseconds, any origin, never backwards), serialises all calls on one connection, and supplies
+ * callbacks.
+ *
+ * Numbers: in a reliable mode all packets with frames share one number space, and a packet that is
+ * sent again gets a new number. In a native mode control packets (REL_RELIABLE) are treated the
+ * same way, while data packets (REL_UNRELIABLE) are counted in a second space, for credits only.
+ * Credits govern the data of the mode: the first space in reliable modes, the second in native
+ * ones.
+ */
+#ifndef REL_H
+#define REL_H
+
+#include "port.h"
+#include "wire.h"
+
+#define REL_SPAN_MAX		128	/* from the oldest awaited number to the next one */
+#define REL_TIME_NEVER		(~0ull)
+
+struct rel_conn;
+
+/** enum rel_cause - why a packet is to be sent again */
+enum rel_cause {
+	REL_LOST_RACK,		/* something sent sufficiently later was acknowledged (RFC 8985) */
+	REL_LOST_PROBE,		/* tail loss probe: may well have arrived (RFC 8985, section 7) */
+	REL_LOST_TIMEOUT,	/* retransmission time-out (RFC 6298) */
+	REL_LOST_RESET,		/* rel_conn_requeue(): the queue pair was rebuilt */
+	REL_CAUSES
+};
+
+/**
+ * struct rel_ops - what the engine tells its owner, synchronously from within a rel_handle_*() call
+ * @acked: the packet with this cookie has arrived; the cookie is forgotten
+ * @lost: send what this cookie stands for again, under a new number; the cookie is forgotten
+ *
+ * Neither may call back into the engine.
+ */
+struct rel_ops {
+	void (*acked)(struct rel_conn *conn, void *cookie);
+	void (*lost)(struct rel_conn *conn, void *cookie, enum rel_cause cause);
+};
+
+/**
+ * struct rel_config - limits and times of a connection; constant in its life
+ * @native: data packets are not acknowledged (see above)
+ * @window_pkts: most packets in flight, 1 to REL_SPAN_MAX / 2
+ * @credit_pkts: data packets that this side takes at a time (its posted receives), 1 to 32767
+ * @peer_credit_pkts: the same of the other side: initial credit
+ * @number_start: first number of both spaces of this side (tests start just below the wrap)
+ * @peer_number_start: first number of both spaces of the other side
+ * @ack_every_pkts: an ACK is sent at once after this many unacknowledged packets, 1 to 64
+ * @ack_delay_us: longest delay of an ACK, taken to be the other side's too
+ * @rto_initial_us: before there is a sample
+ * @rto_min_us: lower bound
+ * @rto_max_us: upper bound of the backed-off time-out
+ */
+struct rel_config {
+	bool native;
+	u16 window_pkts;
+	u16 credit_pkts;
+	u16 peer_credit_pkts;
+	u32 number_start;
+	u32 peer_number_start;
+	u16 ack_every_pkts;
+	u32 ack_delay_us;
+	u32 rto_initial_us;
+	u32 rto_min_us;
+	u32 rto_max_us;
+};
+
+/** struct rel_stats - what the engine counts; read them as one likes */
+struct rel_stats {
+	u64 acks_explicit;	/* ACK packets built to acknowledge */
+	u64 acks_piggybacked;	/* packets with frames that took a pending ACK along */
+	u64 acks_credit;	/* ACK packets built only for credits */
+	u64 acks_received;	/* ACK and PROBE packets handled */
+	u64 probes_sent;
+	u64 duplicates;		/* packets received again */
+	u64 outside_window;	/* numbers that no honest peer could send now */
+	u64 nonsense;		/* ACKs of numbers never sent, impossible credits: ignored */
+	u64 lost[REL_CAUSES];
+	u64 spurious;		/* declared lost, but acknowledged later, as far as can be known */
+	u64 unreliable_missing;	/* gaps seen in the unreliable space */
+};
+
+/** enum rel_kind - kind of a packet with frames */
+enum rel_kind {
+	REL_RELIABLE,		/* numbered, acknowledged, repeated */
+	REL_UNRELIABLE,		/* native data: numbered, counted, forgotten */
+};
+
+/** enum rel_verdict - what to do with a packet that passed wire_parse() */
+enum rel_verdict {
+	REL_NEW,		/* deliver its frames, then rel_commit() */
+	REL_DUPLICATE,		/* drop; it will be acknowledged again */
+	REL_DROP,		/* drop; outside the window */
+	REL_NOTHING,		/* ACK or PROBE: there is nothing to deliver */
+};
+
+/**
+ * rel_conn_init() - start a connection's life
+ * @conn: memory of the owner
+ * @config: copied
+ * @ops: kept
+ * @now: time
+ */
+void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
+		   const struct rel_ops *ops, u64 now);
+
+/**
+ * rel_conn_drain() - give every remembered cookie back, in order of sending
+ * @conn: connection
+ * @forget: gets them
+ *
+ * For tearing a connection down; afterwards only rel_conn_init() may follow.
+ */
+void rel_conn_drain(struct rel_conn *conn, void (*forget)(struct rel_conn *conn, void *cookie));
+
+/**
+ * rel_conn_requeue() - the queue pair was rebuilt
+ * @conn: connection
+ * @now: time
+ *
+ * Declares everything in flight lost (REL_LOST_RESET) and asks the peer for an ACK. Numbers,
+ * credits and the receive state live on. The rebuilding counts as a sign of life.
+ */
+void rel_conn_requeue(struct rel_conn *conn, u64 now);
+
+/**
+ * rel_can_send() - may a packet be sent now?
+ * @conn: connection
+ * @kind: kind of the packet
+ * @now: time
+ *
+ * Window, number span and (for what credits govern) credits. In a native mode control packets
+ * (REL_RELIABLE) need no credits. When a reliable-mode sender or native data is blocked by credits
+ * alone, the engine notes it (rel_poll_control() and rel_next_timeout() then see to the probe that
+ * must be sent), so call it only when there is something to send, and again when anything has
+ * happened.
+ *
+ * Return: whether rel_send() may be called, once.
+ */
+bool rel_can_send(struct rel_conn *conn, enum rel_kind kind, u64 now);
+
+/**
+ * rel_send() - account for a packet and fill its header in
+ * @conn: connection for which rel_can_send() said yes
+ * @kind: kind
+ * @cookie: for acked() and lost(); ignored for REL_UNRELIABLE
+ * @more: the owner is going to send more at once. A hint: the last packet of a burst may ask for an
+ *	ACK (send.c says which packets do)
+ * @now: time
+ * @header: all but .token, .header_len, .frames, .checksum is filled in
+ *
+ * What was lost should be sent again before anything new: the engine takes the next packets after a
+ * loss for the repeats, and lets some of them ask for an ACK.
+ */
+void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more, u64 now,
+	      struct wire_header *header);
+
+/**
+ * rel_poll_control() - is a packet without frames (ACK, PROBE) due?
+ * @conn: connection
+ * @now: time
+ * @header: filled in as by rel_send(), with .frames 0
+ *
+ * Call after everything that can be sent has been sent (so that the ACK can ride along), and after
+ * each timeout; again until false.
+ *
+ * Return: whether @header is to be sent.
+ */
+bool rel_poll_control(struct rel_conn *conn, u64 now, struct wire_header *header);
+
+/**
+ * rel_handle_header() - take in a received header that wire_parse() has checked
+ * @conn: connection
+ * @header: header
+ * @now: time
+ *
+ * First acknowledgements and credits, which calls acked() and lost(), then its number. REL_NEW
+ * changes no receive state: if the owner cannot keep the packet (no memory) it simply does not
+ * commit, and the peer will send it again.
+ *
+ * Return: the verdict.
+ */
+enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header,
+				   u64 now);
+
+/**
+ * rel_commit() - a packet has been delivered and counts as received
+ * @conn: connection
+ * @header: its header, for which the verdict was REL_NEW
+ * @now: time
+ */
+void rel_commit(struct rel_conn *conn, const struct wire_header *header, u64 now);
+
+/**
+ * rel_handle_timeout() - rel_next_timeout() has passed
+ * @conn: connection
+ * @now: time; being early or late does no harm
+ */
+void rel_handle_timeout(struct rel_conn *conn, u64 now);
+
+/**
+ * rel_next_timeout() - when to call rel_handle_timeout()
+ * @conn: connection
+ *
+ * Return: time, which may be past, or REL_TIME_NEVER.
+ */
+u64 rel_next_timeout(const struct rel_conn *conn);
+
+/**
+ * rel_in_flight() - packets sent, not acknowledged and not declared lost
+ * @conn: connection
+ *
+ * Return: how many.
+ */
+u32 rel_in_flight(const struct rel_conn *conn);
+
+/**
+ * rel_silence_ns() - how long the peer has not answered
+ * @conn: connection
+ * @now: time
+ *
+ * The owner declares the peer dead above its limit.
+ *
+ * Return: time for which something has been in flight, or blocked for want of credits, without any
+ * sign of life from the peer; 0 if nothing waits.
+ */
+u64 rel_silence_ns(const struct rel_conn *conn, u64 now);
+
+#include "conn.h"
+
+#endif /* REL_H */

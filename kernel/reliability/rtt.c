@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The round trip's estimate (RFC 6298) and the times that follow from it. Samples are clean: a
+ * number is sent only once, and the receiver says how long it held the ACK back. What it held back
+ * is added again to the time-outs, as the most that it may hold back.
+ */
+#include "engine.h"
+
+#define ACK_DELAY_MIN_NS	100000u		/* time for a process to wake up and to reply */
+
+void rel_rtt_init(struct rel_conn *conn)
+{
+	const struct rel_config *config = &conn->config;
+	struct rel_rtt *rtt = &conn->rtt;
+
+	rtt->round_end = config->number_start;
+	rtt->rto_max_ns = config->rto_max_us * 1000ull;
+	rtt->rto_ns = min_t(u64, config->rto_initial_us * 1000ull, rtt->rto_max_ns);
+	rtt->probe_ns = rtt->rto_ns;	/* RFC 8985, 7.2: without a sample, as the RTO */
+	rtt->ack_delay_ns = min_t(u64, config->ack_delay_us * 1000ull, U32_MAX);
+}
+
+void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
+{
+	const struct rel_config *config = &conn->config;
+	struct rel_rtt *rtt = &conn->rtt;
+	u64 peer_delay_ns = config->ack_delay_us * 1000ull;
+	u32 sample = min_t(u64, sample_ns, U32_MAX / 8);
+
+	rtt->latest_ns = sample;
+	if (!rtt->srtt_ns) {
+		rtt->srtt_ns = sample;
+		rtt->var_ns = sample / 2;
+		rtt->min_ns = sample;
+	} else {
+		u32 deviation = sample > rtt->srtt_ns ? sample - rtt->srtt_ns :
+							rtt->srtt_ns - sample;
+
+		rtt->var_ns = rtt->var_ns - rtt->var_ns / 4 + deviation / 4;
+		rtt->srtt_ns = rtt->srtt_ns - rtt->srtt_ns / 8 + sample / 8;
+		if (sample < rtt->min_ns)
+			rtt->min_ns = sample;
+	}
+
+	/* RFC 8985, 7.2, without its special case for a single packet: it costs nothing to wait. */
+	rtt->probe_ns = 2ull * rtt->srtt_ns + peer_delay_ns;
+	rtt->rto_ns = rtt->srtt_ns + 4ull * rtt->var_ns + peer_delay_ns;
+	rtt->rto_ns = max(rtt->rto_ns, rtt->probe_ns);
+	rtt->rto_ns = max_t(u64, rtt->rto_ns, config->rto_min_us * 1000ull);
+	rtt->rto_ns = min(rtt->rto_ns, rtt->rto_max_ns);
+	rtt->probe_ns = min(rtt->probe_ns, rtt->rto_ns);
+	rtt->ack_delay_ns = min_t(u64, max(rtt->srtt_ns, ACK_DELAY_MIN_NS), peer_delay_ns);
+}
+
+u64 rel_rtt_backoff(const struct rel_rtt *rtt, u8 times)
+{
+	return min_t(u64, rtt->rto_ns << times, rtt->rto_max_ns);
+}

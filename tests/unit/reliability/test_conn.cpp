@@ -1,0 +1,186 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "side.hpp"
+
+namespace {
+
+void remember(rel_conn *conn, void *cookie)
+{
+	Side::of(conn).forgotten.push_back(id_of(cookie));
+}
+
+} // namespace
+
+TEST(rel_conn, size)
+{
+	EXPECT_LE(sizeof(rel_conn) - sizeof(rel_conn::ring), 512u);
+	EXPECT_EQ(sizeof(rel_conn::ring), 2048u);
+}
+
+TEST(rel_conn_init, is_at_rest)
+{
+	Side side;
+
+	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 1000 * ms), 0u);
+	EXPECT_FALSE(side.polled());
+	EXPECT_TRUE(side.can_send());
+}
+
+TEST(rel_conn_drain, gives_cookies_back_in_order)
+{
+	Side side;
+	u32 n = side.start();
+
+	side.send_many(20);
+	side.now += 10 * us;
+	side.take(side.peer_ack(n + 3, {2, 7}));
+	rel_loss_declare(&side.conn, n + 4, REL_LOST_RACK);
+	rel_conn_drain(&side.conn, remember);
+	EXPECT_EQ(side.acked, (std::vector<uintptr_t>{1, 2, 3, 7, 12}));
+	EXPECT_EQ(side.lost.size(), 1u);
+	EXPECT_TRUE(std::is_sorted(side.forgotten.begin(), side.forgotten.end()));
+	EXPECT_EQ(side.acked.size() + side.lost.size() + side.forgotten.size(), 20u);
+	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
+}
+
+TEST(rel_conn_requeue, everything_is_lost_and_the_peer_is_asked)
+{
+	Side side;
+	u32 n = side.start();
+
+	side.send_many(5);
+	side.now += 10 * us;
+	side.take(side.peer_ack(n + 1));
+	rel_conn_requeue(&side.conn, side.now);
+	EXPECT_EQ(side.lost, (std::vector<Side::Lost>{{2, REL_LOST_RESET}, {3, REL_LOST_RESET},
+				     {4, REL_LOST_RESET}, {5, REL_LOST_RESET}}));
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RESET], 4u);
+	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
+
+	wire_header header{};
+
+	ASSERT_TRUE(side.poll(header));
+	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
+	EXPECT_TRUE(asks(header));
+	EXPECT_FALSE(side.polled());
+	EXPECT_EQ(number_of(side.send()), n + 5) << "numbers live on";
+}
+
+TEST(rel_conn_requeue, forgets_the_backoff)
+{
+	Side side;
+
+	side.send();
+	side.run_timeout(); // tail probe
+	side.send();
+	side.run_timeout(); // time-out
+	side.send();
+	EXPECT_EQ(side.next_timeout() - side.now, 20 * ms);
+	rel_conn_requeue(&side.conn, side.now);
+	side.send();
+	EXPECT_EQ(side.next_timeout() - side.now, 10 * ms);
+	side.run_timeout();
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_PROBE], 2u) << "the tail is probed again";
+}
+
+TEST(rel_conn_requeue, forgets_the_backoff_of_probes)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	EXPECT_FALSE(side.can_send());
+	for (int i = 0; i < 3; i++) {
+		EXPECT_TRUE(side.polled());
+		side.run_timeout();
+	}
+	rel_conn_requeue(&side.conn, side.now);
+	EXPECT_TRUE(side.polled());
+	EXPECT_FALSE(side.can_send());
+	EXPECT_FALSE(side.polled());
+	EXPECT_EQ(side.next_timeout() - side.now, 10 * ms);
+}
+
+TEST(rel_conn_requeue, is_a_sign_of_life)
+{
+	Side side;
+
+	side.send();
+	side.now += 500 * ms;
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 500 * ms);
+	rel_conn_requeue(&side.conn, side.now);
+	side.send();
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 3 * ms), 3 * ms);
+}
+
+TEST(rel_silence_ns, only_while_something_waits)
+{
+	Side side;
+
+	side.now += 5000 * ms;
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
+	side.send();
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u) << "counts from the sending";
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 7 * ms), 7 * ms);
+	side.now += 7 * ms;
+	side.take(side.peer_ack(side.start())); // acknowledges nothing, but is a sign of life
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 2 * ms), 2 * ms);
+	side.take(side.peer_ack(side.start() + 1));
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 2 * ms), 0u);
+}
+
+TEST(rel_silence_ns, goes_on_through_timeouts)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 1000;
+	Side side(config);
+	u64 begin = side.now;
+
+	side.send();
+	for (int i = 0; i < 50; i++) {
+		side.run_timeout();
+		EXPECT_EQ(side.lost.size(), i + 1u);
+		EXPECT_TRUE(side.can_send());
+		side.send();
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), side.now - begin);
+	}
+}
+
+TEST(rel_silence_ns, of_a_sender_blocked_by_credits)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	side.now += 5000 * ms;
+	u64 begin = side.now;
+
+	EXPECT_FALSE(side.can_send());
+	for (int i = 0; i < 50; i++) {
+		EXPECT_TRUE(side.polled());
+		side.run_timeout();
+		EXPECT_FALSE(side.can_send());
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), side.now - begin);
+	}
+}
+
+TEST(rel_silence_ns, starts_anew_when_the_owner_dropped_what_was_lost)
+{
+	Side side;
+
+	side.send();
+	side.run_timeout();
+	ASSERT_EQ(side.lost.size(), 1u);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u) << "nothing waits";
+	side.now += 3600000 * ms;
+	side.send();
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
+}

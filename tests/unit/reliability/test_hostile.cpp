@@ -1,0 +1,135 @@
+// A peer that knows the secret and sends headers that no honest one would: whatever they say, nothing breaks, no
+// cookie is lost or given back twice, and the bounds hold. (ASan and UBSan watch.)
+
+#include <gtest/gtest.h>
+
+#include "link.hpp"
+
+namespace {
+
+// Numbers near to those that mean something, and far away.
+u32 number_drawn(Random &random, u32 near)
+{
+	switch (random.upto(5)) {
+	case 0: return near + static_cast<u32>(random.upto(4)) - 2;
+	case 1: return near + static_cast<u32>(random.upto(300)) - 150;
+	case 2: return near + 0x80000000u + static_cast<u32>(random.upto(400)) - 200;
+	case 3: return near + 128 + static_cast<u32>(random.upto(4)) - 2;
+	case 4: return near;
+	default: return static_cast<u32>(random.next());
+	}
+}
+
+wire_header header_drawn(Random &random, const Side &side)
+{
+	wire_header header{};
+	const rel_conn &conn = side.conn;
+
+	header.type = random.between(0, 5);
+	header.number = cpu_to_le32(number_drawn(random,
+		random.chance(500000) ? conn.receiver.cum : conn.receiver.unreliable_end));
+	header.ack = cpu_to_le32(number_drawn(random,
+		random.chance(500000) ? conn.sender.floor : conn.sender.next));
+	for (auto &word : header.sack)
+		word = random.chance(500000) ? 0 : cpu_to_le64(random.next() & random.next() & random.next());
+	header.credit = cpu_to_le32(number_drawn(random, conn.credit.limit));
+	header.ack_delay = cpu_to_le16(random.next());
+	header.floor_delta = cpu_to_le16(random.chance(800000) ? random.upto(130) : random.next());
+	header.flags = cpu_to_le16(random.next() & WIRE_ACK_REQUEST);
+	return header;
+}
+
+void attack(u64 seed, bool native)
+{
+	Random random(seed);
+	rel_config config = config_usual();
+
+	config.native = native;
+	config.window_pkts = random.between(1, 64);
+	config.credit_pkts = random.between(1, 200);
+	config.peer_credit_pkts = random.between(0, 200);
+	Side side(config);
+	wire_header header{};
+
+	for (int i = 0; i < 2000; i++) {
+		switch (random.upto(5)) {
+		case 0:
+			while (side.can_send() && !random.chance(200000))
+				side.send(random.chance(500000));
+			break;
+		case 1:
+			if (native && side.can_send(REL_UNRELIABLE)) {
+				rel_send(&side.conn, REL_UNRELIABLE, nullptr, false, side.now, &header);
+			}
+			break;
+		case 2:
+			side.now += random.upto(random.chance(100000) ? 10000 * ms : 200 * us);
+			rel_handle_timeout(&side.conn, side.now);
+			break;
+		case 3:
+			for (int controls = 0; side.poll(header); controls++)
+				require(controls < 2, "control packets come to an end");
+			break;
+		default: {
+			header = header_drawn(random, side);
+			rel_verdict verdict = rel_handle_header(&side.conn, &header, side.now);
+
+			if (verdict == REL_NEW && random.chance(900000))
+				rel_commit(&side.conn, &header, side.now);
+			if (random.chance(50000))
+				rel_commit(&side.conn, &header, side.now); // a confused owner
+			break;
+		}
+		}
+		const rel_sender &sender = side.conn.sender;
+
+		require(sender.in_flight <= config.window_pkts, "the window is kept");
+		require(sender.next - sender.floor <= REL_SPAN_MAX, "the span is kept");
+		require(side.conn.receiver.pending < 10000, "pending is bounded");
+		require(rel_silence_ns(&side.conn, side.now) <= side.now, "silence is a time");
+	}
+	rel_conn_drain(&side.conn, [](rel_conn *conn, void *cookie) {
+		Side::of(conn).forgotten.push_back(id_of(cookie));
+	});
+
+	std::set<uintptr_t> back;
+
+	for (uintptr_t id : side.acked)
+		require(back.insert(id).second, "acknowledged once");
+	for (const Side::Lost &lost : side.lost)
+		require(back.insert(lost.id).second, "lost once");
+	for (uintptr_t id : side.forgotten)
+		require(back.insert(id).second, "forgotten once");
+	require(back.size() == side.next_id - 1, "every cookie came back");
+}
+
+} // namespace
+
+TEST(hostile, any_headers_in_any_order)
+{
+	for (u64 seed = 1; seed <= 400; seed++) {
+		try {
+			attack(seed, seed % 2);
+		} catch (const Broken &broken) {
+			FAIL() << "seed " << seed << ": " << broken.what();
+		}
+	}
+}
+
+TEST(hostile, packet_from_the_other_half_of_the_numbers)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	Side side(config);
+
+	for (u32 off : {0x7fffff00u, 0x7fffffffu, 0x80000000u, 0x80000001u, 0x800000ffu, 0xffffffffu}) {
+		for (u16 delta : {0, 1, 127, 128, 129}) {
+			side.take(side.peer_packet(side.conn.receiver.cum + off, delta));
+			side.polled();
+		}
+	}
+	u32 cum = side.conn.receiver.cum;
+
+	EXPECT_EQ(side.take(side.peer_packet(cum)), REL_NEW) << "still alive";
+}

@@ -1,0 +1,535 @@
+#include <gtest/gtest.h>
+
+#include "link.hpp"
+
+namespace {
+
+using Losses = std::vector<Side::Lost>;
+
+rel_config config_ample()
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 10000;
+	return config;
+}
+
+// A side that knows its path: 100 us there and back, and nothing in flight.
+struct Warm : Side {
+	u32 n; // next number
+
+	explicit Warm(const rel_config &config = config_ample()) : Side(config)
+	{
+		for (int i = 0; i < 50; i++) {
+			send();
+			now += 100 * us;
+			take(peer_ack(conn.sender.next));
+		}
+		acked.clear();
+		n = conn.sender.next;
+		next_id = 1;
+	}
+
+	// Sends so many, this far apart.
+	void send_spaced(int count, u64 apart_ns)
+	{
+		while (count--) {
+			send();
+			now += apart_ns;
+		}
+	}
+};
+
+constexpr u64 probe_ns = 2 * 100 * us + 200 * us; // two round trips and the peer's ACK delay
+
+} // namespace
+
+TEST(rel_loss_handle_reorder, lost_after_a_round_trip_and_a_quarter)
+{
+	Warm side;
+	u64 sent = side.now;
+
+	side.send_spaced(2, 10 * us);
+	side.now = sent + 110 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	EXPECT_TRUE(side.lost.empty()) << "may just be late";
+	EXPECT_EQ(side.next_timeout(), sent + 100 * us + 25 * us);
+	side.run_timeout();
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 1u);
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
+}
+
+TEST(rel_loss_handle_reorder, at_once_when_it_is_old_enough)
+{
+	Warm side;
+
+	side.send_spaced(2, 26 * us);
+	side.now += 100 * us - 26 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
+}
+
+TEST(rel_loss_handle_reorder, three_later_arrivals_need_no_window)
+{
+	Warm side;
+
+	side.send_spaced(5, 1 * us);
+	side.now += 96 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	side.now += 1 * us;
+	side.take(side.peer_ack(side.n, {0, 1}));
+	EXPECT_TRUE(side.lost.empty());
+	side.now += 1 * us;
+	side.take(side.peer_ack(side.n, {0, 1, 2}));
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
+}
+
+TEST(rel_loss_handle_reorder, but_do_on_a_path_that_reorders)
+{
+	Warm side;
+
+	side.send_spaced(2, 1 * us);
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	side.take(side.peer_ack(side.n + 2)); // late, and acknowledged after its successor
+	EXPECT_TRUE(side.conn.loss.reordered);
+
+	u64 sent = side.now;
+
+	side.send_spaced(5, 1 * us);
+	side.now = sent + 105 * us;
+	side.take(side.peer_ack(side.n + 2, {0, 1, 2, 3}));
+	EXPECT_TRUE(side.lost.empty());
+	EXPECT_EQ(side.next_timeout(), sent + 101 * us + 25 * us);
+}
+
+TEST(rel_loss_handle_reorder, oldest_first_and_no_more_than_that)
+{
+	Warm side;
+
+	side.send_spaced(8, 1 * us);
+	side.now += 92 * us;
+	side.take(side.peer_ack(side.n + 1, {2, 4})); // cookies 5 and 7; 2, 3, 4 and 6 are missing, 8 is newer
+	EXPECT_TRUE(side.lost.empty()) << "two later arrivals";
+	side.now += 18 * us;
+	rel_handle_timeout(&side.conn, side.now);
+	EXPECT_TRUE(side.lost.empty());
+	for (uintptr_t id : {2, 3, 4, 6}) {
+		side.run_timeout();
+		EXPECT_EQ(side.lost.back(), (Side::Lost{id, REL_LOST_RACK}));
+	}
+	EXPECT_EQ(side.lost.size(), 4u);
+	EXPECT_EQ(rel_in_flight(&side.conn), 1u);
+	EXPECT_EQ(side.conn.sender.floor, side.n + 7);
+	EXPECT_EQ(side.conn.timer_ns[REL_TIMER_REORDER], REL_TIME_NEVER);
+	EXPECT_NE(side.conn.timer_ns[REL_TIMER_TAIL], REL_TIME_NEVER);
+}
+
+TEST(rel_loss_handle_reorder, late_arrival_does_not_hide_what_is_newer)
+{
+	Warm side;
+	u64 sent = side.now;
+
+	side.send_spaced(4, 1 * us);
+	side.now = sent + 103 * us;
+	side.take(side.peer_ack(side.n, {2})); // the fourth
+	side.take(side.peer_ack(side.n + 1, {1})); // the first, late
+	EXPECT_EQ(side.next_timeout(), sent + 1 * us + 100 * us + 25 * us);
+	side.run_timeout();
+	side.run_timeout();
+	EXPECT_EQ(side.lost, (Losses{{2, REL_LOST_RACK}, {3, REL_LOST_RACK}}));
+}
+
+TEST(rel_loss_handle_reorder, nothing_sent_later_was_acknowledged)
+{
+	Warm side;
+
+	side.send_many(5);
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n + 3));
+	EXPECT_EQ(side.conn.timer_ns[REL_TIMER_REORDER], REL_TIME_NEVER);
+	rel_loss_handle_reorder(&side.conn, side.now + 1000 * ms);
+	EXPECT_TRUE(side.lost.empty());
+}
+
+TEST(rel_loss_handle_late, an_ack_that_cannot_know_of_the_loss_proves_arrival)
+{
+	Warm side;
+
+	side.send_spaced(4, 1 * us);
+	side.now += 96 * us;
+	side.take(side.peer_ack(side.n, {0, 1, 2}));
+	ASSERT_EQ(side.lost.size(), 1u);
+	EXPECT_EQ(side.conn.loss.window_steps, 1u);
+	side.take(side.peer_ack(side.n + 4));
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_EQ(side.conn.loss.window_steps, 2u);
+	EXPECT_TRUE(side.conn.loss.reordered);
+	side.take(side.peer_ack(side.n + 4));
+	EXPECT_EQ(side.conn.stats.spurious, 1u) << "once";
+	EXPECT_EQ(side.acked.size(), 3u) << "the cookie went back to its owner";
+}
+
+TEST(rel_loss_handle_late, an_ack_that_may_have_been_told_does_not)
+{
+	Warm side;
+
+	side.send_spaced(4, 1 * us);
+	side.now += 96 * us;
+	side.take(side.peer_ack(side.n, {0, 1, 2}));
+	ASSERT_EQ(side.lost.size(), 1u);
+	side.send(); // n + 4 tells that the floor is n + 4
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n + 5));
+	EXPECT_EQ(side.conn.stats.spurious, 0u);
+	EXPECT_EQ(side.conn.loss.window_steps, 1u);
+	EXPECT_FALSE(rel_bits_any(side.conn.loss.lost)) << "forgotten";
+}
+
+TEST(rel_loss_handle_late, a_sack_bit_always_does)
+{
+	Warm side;
+
+	side.send_spaced(5, 1 * us);
+	side.now += 95 * us;
+	side.take(side.peer_ack(side.n, {1, 2, 3})); // n and n + 1 are missing
+	ASSERT_EQ(side.lost.size(), 2u);
+	side.send();
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n, {0, 1, 2, 3, 4})); // n + 1 has come, and n + 5 as well
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_EQ(side.conn.loss.window_steps, 2u);
+}
+
+TEST(rel_loss_handle_late, remembers_until_the_slot_is_used_again)
+{
+	Warm side;
+
+	side.send();
+	rel_loss_declare(&side.conn, side.n, REL_LOST_RACK);
+	for (u32 i = 1; i < REL_SPAN_MAX; i++) {
+		EXPECT_TRUE(rel_bits_any(side.conn.loss.lost)) << i;
+		side.send();
+		rel_bits_clear(&side.conn.sender.flight, 0);
+		side.conn.sender.in_flight--;
+		rel_send_advance(&side.conn.sender);
+	}
+	side.send();
+	EXPECT_FALSE(rel_bits_any(side.conn.loss.lost));
+	side.take(side.peer_ack(side.n + 1));
+	EXPECT_EQ(side.conn.stats.spurious, 0u);
+}
+
+TEST(rel_loss_handle_late, other_causes_do_not_widen_the_window)
+{
+	for (rel_cause cause : {REL_LOST_PROBE, REL_LOST_TIMEOUT, REL_LOST_RESET}) {
+		Warm side;
+
+		side.send();
+		rel_loss_declare(&side.conn, side.n, cause);
+		side.take(side.peer_ack(side.n + 1));
+		EXPECT_EQ(side.conn.stats.spurious, 1u);
+		EXPECT_EQ(side.conn.loss.window_steps, 1u);
+		EXPECT_FALSE(side.conn.loss.reordered);
+	}
+}
+
+TEST(rel_loss_handle_late, window_widens_once_for_each_round_trip)
+{
+	Warm side;
+
+	for (u32 round = 0; round < 4; round++) {
+		u32 first = side.conn.sender.next;
+
+		side.send_many(3);
+		for (u32 i = 0; i < 3; i++)
+			rel_loss_declare(&side.conn, first + i, REL_LOST_RACK);
+		side.take(side.peer_ack(first + 3));
+		EXPECT_EQ(side.conn.stats.spurious, 3 * (round + 1));
+		EXPECT_EQ(side.conn.loss.window_steps, 2 + round);
+	}
+}
+
+TEST(rel_loss_handle_late, window_is_at_most_a_round_trip)
+{
+	Warm side;
+
+	side.conn.loss.reordered = true;
+	side.conn.loss.window_steps = 200;
+	u64 sent = side.now;
+
+	side.send_spaced(2, 1 * us);
+	side.now = sent + 101 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	EXPECT_EQ(side.next_timeout(), sent + 100 * us + side.conn.rtt.srtt_ns);
+}
+
+TEST(rel_loss_handle_late, window_shrinks_after_quiet_recoveries)
+{
+	Warm side;
+
+	side.send();
+	rel_loss_declare(&side.conn, side.n, REL_LOST_RACK);
+	side.take(side.peer_ack(side.n + 1));
+	ASSERT_EQ(side.conn.loss.window_steps, 2u);
+	for (int recovery = 1; recovery <= 16; recovery++) {
+		EXPECT_EQ(side.conn.loss.window_steps, 2u);
+		u32 first = side.conn.sender.next;
+
+		side.send_many(3); // two losses, but one recovery
+		side.now += 200 * us;
+		side.send();
+		side.now += 100 * us;
+		side.take(side.peer_ack(first, {2}));
+		EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 1u + 3 * recovery);
+		side.send(); // tells of the loss
+		side.take(side.peer_ack(side.conn.sender.next));
+	}
+	EXPECT_EQ(side.conn.loss.window_steps, 1u);
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+}
+
+TEST(rel_loss_handle_tail, sends_the_last_packet_again_once)
+{
+	Warm side;
+
+	side.send_spaced(3, 1 * us);
+	EXPECT_EQ(side.next_timeout(), side.now - 1 * us + probe_ns);
+	side.run_timeout();
+	EXPECT_EQ(side.lost, (Losses{{3, REL_LOST_PROBE}}));
+	EXPECT_FALSE(side.polled()) << "the packet itself is the probe";
+	EXPECT_TRUE(asks(side.send()));
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.rto_ns) << "then the time-out";
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n, {2})); // only the repetition arrived
+	EXPECT_EQ(side.lost.size(), 3u) << "RACK finds the rest";
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 2u);
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_TIMEOUT], 0u);
+}
+
+TEST(rel_loss_handle_tail, is_armed_again_after_progress)
+{
+	Warm side;
+
+	side.send_many(2);
+	side.run_timeout();
+	side.send();
+	side.take(side.peer_ack(side.n + 1));
+	side.send();
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.probe_ns);
+	side.run_timeout();
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_PROBE], 2u);
+}
+
+TEST(rel_loss_handle_tail, counts_from_the_last_packet_not_from_the_last_ack)
+{
+	Warm side;
+	u64 sent = side.now;
+
+	side.send_many(20);
+	side.now += 300 * us;
+	side.take(side.peer_ack(side.n + 16, {}, 200));
+	EXPECT_EQ(side.next_timeout(), sent + probe_ns);
+	side.now = sent + probe_ns - 1 * us;
+	side.take(side.peer_ack(side.n + 17, {}, 200));
+	EXPECT_GE(side.next_timeout(), side.now + 25 * us) << "but an ACK may be just behind";
+}
+
+TEST(rel_loss_handle_tail, sending_on_does_not_put_it_off_for_ever)
+{
+	Warm side;
+	u64 begin = side.now;
+
+	side.send();
+	for (int i = 1; i < 60; i++) {
+		side.now += 50 * us;
+		if (side.now >= side.next_timeout())
+			break;
+		side.send();
+	}
+	EXPECT_EQ(side.next_timeout(), begin + side.conn.rtt.rto_ns);
+}
+
+TEST(rel_loss_handle_tail, without_credit_a_probe_asks)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 2;
+	Side side(config);
+	wire_header header{};
+
+	side.send_many(2);
+	side.run_timeout();
+	EXPECT_TRUE(side.lost.empty());
+	ASSERT_TRUE(side.poll(header));
+	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.rto_ns);
+}
+
+TEST(rel_loss_handle_tail, native_control_needs_no_credit)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	side.send_many(2);
+	side.run_timeout();
+	EXPECT_EQ(side.lost.size(), 1u);
+	EXPECT_FALSE(side.polled());
+}
+
+TEST(rel_loss_handle_rto, sending_on_does_not_put_it_off)
+{
+	Warm side;
+
+	side.send_many(2);
+	side.run_timeout();
+	u64 due = side.next_timeout();
+
+	EXPECT_EQ(due, side.now + side.conn.rtt.rto_ns);
+	for (int i = 0; i < 5; i++) {
+		side.now += 10 * us;
+		side.send();
+		EXPECT_EQ(side.next_timeout(), due);
+	}
+}
+
+TEST(rel_loss_handle_rto, gives_everything_up_in_order)
+{
+	Warm side;
+
+	side.send_many(5);
+	side.run_timeout();
+	side.send();
+	side.run_timeout();
+	EXPECT_EQ(side.lost, (Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
+				     {3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
+	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
+	EXPECT_EQ(side.conn.sender.floor, side.conn.sender.next);
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "until something is sent again";
+}
+
+TEST(rel_loss_handle_rto, doubles_up_to_the_bound_and_starts_anew_with_progress)
+{
+	Warm side;
+
+	side.send();
+	side.run_timeout();
+	side.send();
+	for (u64 pause : {1 * ms, 2 * ms, 4 * ms, 8 * ms, 16 * ms, 32 * ms, 64 * ms, 100 * ms, 100 * ms}) {
+		EXPECT_EQ(side.next_timeout() - side.now, pause);
+		side.run_timeout();
+		EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
+		side.send();
+		side.send();
+		EXPECT_EQ(le16_to_cpu(side.send().floor_delta), 2u);
+	}
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_TIMEOUT], 1u + 8 * 3);
+	side.take(side.peer_ack(side.conn.sender.next - 1));
+	EXPECT_EQ(side.next_timeout() - side.now, probe_ns);
+	EXPECT_EQ(side.conn.loss.backoff, 0u);
+}
+
+TEST(rel_loss_handle_rto, backoff_does_not_overflow)
+{
+	Warm side;
+
+	side.send();
+	for (int i = 0; i < 1000; i++) {
+		side.run_timeout();
+		EXPECT_LE(side.next_timeout() - side.now - 1, ~0ull - side.now);
+		side.send();
+		EXPECT_LE(side.next_timeout(), side.now + 100 * ms);
+		EXPECT_GE(side.next_timeout(), side.now + probe_ns);
+	}
+}
+
+// Of a burst, the last packets are lost. How long does it take until all have arrived?
+TEST(loss_recovery, lost_tail)
+{
+	constexpr u64 one_way_ns = 50 * us;
+
+	for (u32 burst = 1; burst <= 40; burst += 3) {
+		for (u32 tail = 1; tail <= std::min(burst, 10u); tail++) {
+			rel_config config = config_ample();
+
+			config.peer_number_start = config.number_start;
+			config.credit_pkts = config.peer_credit_pkts;
+			config.ack_delay_us = 100;
+			Link link(config, config, 1);
+			u32 sent = 0;
+			bool warm = false;
+
+			for (End &end : link.ends)
+				end.weather.delay_ns = one_way_ns;
+			for (u32 i = 0; i < 60; i++)
+				link.plan(0, link.now + i * 500 * us, 1);
+			ASSERT_TRUE(link.run(link.now + 100 * ms));
+			link.drops = [&](const End &from, const Packet &packet) {
+				if (from.index || !packet.id || !warm)
+					return false;
+				sent++;
+				return sent > burst - tail && sent <= burst;
+			};
+			warm = true;
+			u64 begin = link.now;
+
+			link.plan(0, begin, burst);
+			ASSERT_TRUE(link.run(link.now + 100 * ms));
+			u64 last_ns = 0;
+
+			for (const Message &message : link.ends[0].messages)
+				last_ns = std::max(last_ns, message.delivered_ns);
+			// What a loss of one adds: 2.2 round trips and the ACK delay. RACK takes one more for the rest.
+			u64 bound = (tail == 1 ? 22 : 32) * 2 * one_way_ns / 10 + 100 * us;
+
+			EXPECT_LE(last_ns - begin - one_way_ns, bound) << burst << " " << tail;
+			EXPECT_EQ(link.ends[0].conn.stats.lost[REL_LOST_TIMEOUT], 0u) << burst << " " << tail;
+		}
+	}
+}
+
+// What fraction of the wire's capacity is useful?
+TEST(loss_recovery, goodput_of_a_saturated_stream)
+{
+	for (auto [loss, least_pct] : {std::pair{0u, 99u}, {1000u, 99u}, {10000u, 95u}, {50000u, 85u}}) {
+		rel_config config = config_usual();
+
+		config.peer_number_start = config.number_start;
+		Link link(config, config, 7);
+
+		for (End &end : link.ends) {
+			end.weather.delay_ns = 20 * us;
+			end.weather.loss = loss;
+		}
+		link.ends[0].weather.serial_ns = 4 * us;
+		u64 begin = link.now;
+
+		link.plan(0, begin, 20000);
+		ASSERT_TRUE(link.run(link.now + 10000 * ms));
+		u64 pct = 20000 * 4 * us * 100 / (link.now - begin);
+
+		EXPECT_GE(pct, least_pct) << loss;
+		EXPECT_EQ(link.ends[0].conn.stats.spurious, 0u);
+	}
+}
+
+TEST(loss_recovery, reordering_stops_being_taken_for_loss)
+{
+	rel_config config = config_usual();
+
+	config.peer_number_start = config.number_start;
+	Link link(config, config, 3);
+
+	for (End &end : link.ends) {
+		end.weather.delay_ns = 20 * us;
+		end.weather.serial_ns = 2 * us;
+		end.weather.jitter_ns = 20 * us;
+	}
+	link.plan(0, link.now, 20000);
+	ASSERT_TRUE(link.run(link.now + 10000 * ms));
+	EXPECT_LE(link.ends[0].packets, 20000u * 101 / 100) << "repeats";
+}

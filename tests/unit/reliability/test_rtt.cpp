@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include "side.hpp"
+
+TEST(rel_rtt_init, initial_timeout_until_there_is_a_sample)
+{
+	rel_config config = config_usual();
+
+	EXPECT_EQ(Side(config).conn.rtt.rto_ns, 10 * ms);
+	EXPECT_EQ(Side(config).conn.rtt.probe_ns, 10 * ms);
+	EXPECT_EQ(Side(config).conn.rtt.ack_delay_ns, 200 * us);
+	EXPECT_EQ(Side(config).conn.rtt.srtt_ns, 0u);
+	config.rto_initial_us = 200000;
+	EXPECT_EQ(Side(config).conn.rtt.rto_ns, 100 * ms) << "bounded by rto_max_us";
+}
+
+TEST(rel_rtt_sample, first_one)
+{
+	Side side;
+
+	rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(side.conn.rtt.srtt_ns, 800 * us);
+	EXPECT_EQ(side.conn.rtt.var_ns, 400 * us);
+	EXPECT_EQ(side.conn.rtt.min_ns, 800 * us);
+	// RFC 6298, 2.2, and the most that the peer may hold an ACK back.
+	EXPECT_EQ(side.conn.rtt.rto_ns, 800 * us + 4 * 400 * us + 200 * us);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 800 * us + 200 * us);
+}
+
+TEST(rel_rtt_sample, later_ones)
+{
+	Side side;
+
+	rel_rtt_sample(&side.conn, 800 * us);
+	rel_rtt_sample(&side.conn, 1600 * us);
+	EXPECT_EQ(side.conn.rtt.var_ns, 300 * us + 200 * us); // 3/4 and 1/4 of |800 - 1600|
+	EXPECT_EQ(side.conn.rtt.srtt_ns, 900 * us);           // 7/8 and 1/8
+	rel_rtt_sample(&side.conn, 100 * us);
+	EXPECT_EQ(side.conn.rtt.var_ns, 375 * us + 200 * us);
+	EXPECT_EQ(side.conn.rtt.srtt_ns, 787500 + 12500u);
+	EXPECT_EQ(side.conn.rtt.min_ns, 100 * us);
+	EXPECT_EQ(side.conn.rtt.latest_ns, 100 * us);
+}
+
+TEST(rel_rtt_sample, steady_path_has_the_smallest_timeout)
+{
+	Side side;
+
+	for (int i = 0; i < 100; i++)
+		rel_rtt_sample(&side.conn, 50 * us);
+	EXPECT_EQ(side.conn.rtt.rto_ns, 1 * ms) << "rto_min_us";
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 50 * us + 200 * us);
+	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 100 * us) << "time for a process to reply";
+}
+
+TEST(rel_rtt_sample, ack_delay_is_one_round_trip_within_bounds)
+{
+	Side side;
+
+	for (int i = 0; i < 100; i++)
+		rel_rtt_sample(&side.conn, 160 * us);
+	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 160 * us);
+	for (int i = 0; i < 100; i++)
+		rel_rtt_sample(&side.conn, 900 * us);
+	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 200 * us) << "ack_delay_us";
+}
+
+TEST(rel_rtt_sample, timeout_is_never_sooner_than_the_tail_probe)
+{
+	rel_config config = config_usual();
+
+	config.rto_min_us = 0;
+	Side side(config);
+
+	for (int i = 0; i < 100; i++)
+		rel_rtt_sample(&side.conn, 3 * ms);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 3 * ms + 200 * us);
+	EXPECT_EQ(side.conn.rtt.rto_ns, side.conn.rtt.probe_ns);
+}
+
+TEST(rel_rtt_sample, absurd_values_saturate)
+{
+	Side side;
+
+	for (u64 sample : {~0ull, 1ull, 1ull, ~0ull, 1ull << 32, 1ull, 1ull}) {
+		rel_rtt_sample(&side.conn, sample);
+		EXPECT_LE(side.conn.rtt.rto_ns, 100 * ms);
+		EXPECT_GE(side.conn.rtt.rto_ns, 1 * ms);
+		EXPECT_LE(side.conn.rtt.probe_ns, side.conn.rtt.rto_ns);
+		EXPECT_GT(side.conn.rtt.srtt_ns, 0u);
+	}
+}
+
+TEST(rel_rtt_sample, of_more_than_32_bits)
+{
+	Side side;
+
+	rel_rtt_sample(&side.conn, (1ull << 32) + 1);
+	EXPECT_EQ(side.conn.rtt.srtt_ns, U32_MAX / 8);
+}
+
+TEST(rel_rtt_backoff, doubles_up_to_the_bound)
+{
+	Side side;
+	const rel_rtt &rtt = side.conn.rtt;
+
+	EXPECT_EQ(rel_rtt_backoff(&rtt, 0), 10 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&rtt, 1), 20 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&rtt, 3), 80 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&rtt, 4), 100 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&rtt, 16), 100 * ms);
+}
