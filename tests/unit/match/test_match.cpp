@@ -1,0 +1,747 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of kernel/match.c: each promise of match.h by a scripted example, and then all of them
+ * together against a model too simple to be wrong, over many random histories. A failure of the
+ * latter names its seed; MATCH_SEED=<seed> repeats that history alone.
+ */
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "match.h"
+}
+
+namespace
+{
+
+constexpr u64 ignore_all = ~0ull;
+
+/* An empty table, whose entries are checked to have been taken out before it goes. */
+class Match : public ::testing::Test
+{
+protected:
+	Match()
+	{
+		match_init(match.get(), 0x5eed);
+	}
+
+	~Match() override
+	{
+		while (match_recv *recv = match_recv_first(match.get()))
+			match_recv_remove(match.get(), recv);
+		while (match_message *message = match_message_first(match.get()))
+			match_message_remove(match.get(), message);
+		EXPECT_EQ(match->recvs, 0u);
+		EXPECT_EQ(match->messages, 0u);
+	}
+
+	/* Posts a receive that is expected to stay posted. */
+	match_recv *post(u32 source, u64 tag, u64 ignore = 0, u8 space = MATCH_TAGGED, u64 cookie = 0)
+	{
+		match_recv *recv = make(source, tag, ignore, space, cookie);
+
+		EXPECT_EQ(match_recv_post(match.get(), recv), nullptr);
+		EXPECT_TRUE(recv->posted);
+		return recv;
+	}
+
+	/* Posts a receive, and returns the message that it took. */
+	match_message *receive(u32 source, u64 tag, u64 ignore = 0, u8 space = MATCH_TAGGED)
+	{
+		match_recv *recv = make(source, tag, ignore, space, 0);
+		match_message *message = match_recv_post(match.get(), recv);
+
+		EXPECT_NE(recv->posted, message != nullptr);
+		if (message) {
+			EXPECT_FALSE(message->waiting);
+		}
+		return message;
+	}
+
+	/* A message arrives, for which no receive is expected. */
+	match_message *keep(u32 source, u64 tag, u8 space = MATCH_TAGGED)
+	{
+		auto message = std::make_unique<match_message>();
+
+		message->source = source;
+		message->tag = tag;
+		message->space = space;
+		EXPECT_EQ(match_message_take(match.get(), source, space, tag), nullptr);
+		match_message_keep(match.get(), message.get());
+		EXPECT_TRUE(message->waiting);
+		messages.push_back(std::move(message));
+		return messages.back().get();
+	}
+
+	match_recv *take(u32 source, u64 tag, u8 space = MATCH_TAGGED)
+	{
+		match_recv *recv = match_message_take(match.get(), source, space, tag);
+
+		if (recv) {
+			EXPECT_FALSE(recv->posted);
+		}
+		return recv;
+	}
+
+	std::unique_ptr<struct match> match = std::make_unique<struct match>();
+
+private:
+	match_recv *make(u32 source, u64 tag, u64 ignore, u8 space, u64 cookie)
+	{
+		auto recv = std::make_unique<match_recv>();
+
+		recv->source = source;
+		recv->tag = tag;
+		recv->ignore = ignore;
+		recv->space = space;
+		recv->cookie = cookie;
+		recvs.push_back(std::move(recv));
+		return recvs.back().get();
+	}
+
+	std::vector<std::unique_ptr<match_recv>> recvs;
+	std::vector<std::unique_ptr<match_message>> messages;
+};
+
+size_t chain_max(const hlist_head *buckets)
+{
+	size_t longest = 0;
+
+	for (size_t i = 0; i < MATCH_BUCKETS; i++) {
+		size_t length = 0;
+
+		for (const hlist_node *node = buckets[i].first; node; node = node->next)
+			length++;
+		longest = std::max(longest, length);
+	}
+	return longest;
+}
+
+} // namespace
+
+TEST_F(Match, match_init__is_empty)
+{
+	EXPECT_EQ(match->recvs, 0u);
+	EXPECT_EQ(match->messages, 0u);
+	EXPECT_EQ(match_recv_first(match.get()), nullptr);
+	EXPECT_EQ(match_message_first(match.get()), nullptr);
+	EXPECT_EQ(match_cancel(match.get(), 0), nullptr);
+	EXPECT_EQ(take(1, 1), nullptr);
+}
+
+TEST_F(Match, match_recv_post__counts_what_it_posts)
+{
+	post(1, 5);
+	post(MATCH_SOURCE_ANY, 5);
+	EXPECT_EQ(match->recvs, 2u);
+	EXPECT_EQ(match->messages, 0u);
+}
+
+TEST_F(Match, match_recv_post__takes_waiting_message_and_is_not_posted)
+{
+	match_message *message = keep(1, 5);
+
+	EXPECT_EQ(receive(1, 5), message);
+	EXPECT_EQ(match->messages, 0u);
+	EXPECT_EQ(match->recvs, 0u);
+	EXPECT_EQ(match_recv_first(match.get()), nullptr);
+}
+
+TEST_F(Match, match_recv_post__takes_oldest_of_equal_messages)
+{
+	match_message *first = keep(1, 5);
+	match_message *second = keep(1, 5);
+	match_message *third = keep(1, 5);
+
+	EXPECT_EQ(receive(1, 5), first);
+	EXPECT_EQ(receive(1, 5), second);
+	EXPECT_EQ(receive(1, 5), third);
+	EXPECT_EQ(receive(1, 5), nullptr);
+}
+
+TEST_F(Match, match_recv_post__leaves_messages_of_other_source_tag_and_space)
+{
+	keep(1, 5);
+	EXPECT_EQ(receive(2, 5), nullptr);
+	EXPECT_EQ(receive(1, 6), nullptr);
+	EXPECT_EQ(receive(1, 5, 0, MATCH_UNTAGGED), nullptr);
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 0, ignore_all, MATCH_UNTAGGED), nullptr);
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 6), nullptr);
+	EXPECT_EQ(receive(2, 0, ignore_all), nullptr);
+	EXPECT_EQ(match->messages, 1u);
+}
+
+TEST_F(Match, match_recv_post__compares_all_64_bits_of_a_tag)
+{
+	for (int bit = 0; bit < 64; bit++) {
+		match_message *message = keep(1, 1ull << bit);
+
+		EXPECT_EQ(receive(1, 0), nullptr) << bit;
+		match_recv_remove(match.get(), match_recv_first(match.get()));
+		EXPECT_EQ(receive(1, 0, ~(1ull << bit)), nullptr) << bit;
+		match_recv_remove(match.get(), match_recv_first(match.get()));
+		EXPECT_EQ(receive(1, 0, 1ull << bit), message) << bit;
+	}
+}
+
+TEST_F(Match, match_recv_post__any_source_takes_oldest_message_with_the_tag)
+{
+	match_message *other = keep(1, 4);
+	match_message *older = keep(3, 5);
+	match_message *newer = keep(2, 5);
+
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 5), older);
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 5), newer);
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 0, ignore_all), other);
+}
+
+TEST_F(Match, match_recv_post__any_tag_takes_oldest_message_of_the_source)
+{
+	keep(2, 9);
+	match_message *older = keep(1, 7);
+	match_message *newer = keep(1, 3);
+
+	EXPECT_EQ(receive(1, 0, ignore_all), older);
+	EXPECT_EQ(receive(1, 0, ignore_all), newer);
+	EXPECT_EQ(receive(1, 0, ignore_all), nullptr);
+}
+
+TEST_F(Match, match_recv_post__ignores_only_the_ignored_bits_even_where_its_own_tag_has_them)
+{
+	keep(1, 0x1134);
+	match_message *fits = keep(1, 0x1234);
+
+	EXPECT_EQ(receive(1, 0x12ff, 0xff), fits);
+}
+
+TEST_F(Match, match_recv_post__tag_with_the_bits_of_any_source_is_no_wildcard)
+{
+	keep(1, MATCH_SOURCE_ANY);
+	EXPECT_EQ(receive(2, MATCH_SOURCE_ANY), nullptr);
+	EXPECT_EQ(receive(1, ~0ull), nullptr);
+}
+
+TEST_F(Match, match_recv_post__chains_stay_short_with_many_tags_and_any_secret)
+{
+	for (u64 secret : {0ull, 1ull, ~0ull, 0x123456789abcdefull}) {
+		/* Tags that differ in low bits, in high bits, and in the layout of an MPI tag. */
+		for (int shift : {0, 20, 32, 50}) {
+			auto table = std::make_unique<struct match>();
+			std::vector<match_recv> many(10000);
+
+			match_init(table.get(), secret);
+			for (size_t i = 0; i < many.size(); i++) {
+				many[i].source = 1;
+				many[i].tag = static_cast<u64>(i) << shift;
+				ASSERT_EQ(match_recv_post(table.get(), &many[i]), nullptr);
+			}
+			EXPECT_LE(chain_max(table->recv_hash), 30u)
+				<< "secret " << secret << " shift " << shift;
+		}
+	}
+}
+
+TEST_F(Match, match_recv_post__equal_receives_make_no_chain)
+{
+	for (int i = 0; i < 1000; i++)
+		post(1, 5);
+	EXPECT_EQ(chain_max(match->recv_hash), 1u);
+}
+
+TEST_F(Match, match_message_take__finds_nothing_in_other_source_tag_or_space)
+{
+	post(1, 5);
+	post(MATCH_SOURCE_ANY, 0xf0, 0x0f);
+	EXPECT_EQ(take(2, 5), nullptr);
+	EXPECT_EQ(take(1, 6), nullptr);
+	EXPECT_EQ(take(1, 5, MATCH_UNTAGGED), nullptr);
+	EXPECT_EQ(take(1, 0xf3, MATCH_UNTAGGED), nullptr);
+	EXPECT_EQ(match->recvs, 2u);
+}
+
+TEST_F(Match, match_message_take__takes_equal_receives_in_order_of_posting)
+{
+	match_recv *first = post(1, 5);
+	match_recv *second = post(1, 5);
+	match_recv *third = post(1, 5);
+
+	EXPECT_EQ(take(1, 5), first);
+	EXPECT_EQ(take(1, 5), second);
+	EXPECT_EQ(take(1, 5), third);
+	EXPECT_EQ(take(1, 5), nullptr);
+}
+
+TEST_F(Match, match_message_take__older_wildcard_wins_over_exact)
+{
+	match_recv *wild = post(MATCH_SOURCE_ANY, 5);
+	match_recv *exact = post(1, 5);
+
+	EXPECT_EQ(take(1, 5), wild);
+	EXPECT_EQ(take(1, 5), exact);
+}
+
+TEST_F(Match, match_message_take__older_exact_wins_over_wildcard)
+{
+	match_recv *exact = post(1, 5);
+	match_recv *wild = post(1, 0, ignore_all);
+
+	EXPECT_EQ(take(1, 5), exact);
+	EXPECT_EQ(take(1, 5), wild);
+}
+
+TEST_F(Match, match_message_take__older_wildcard_that_does_not_fit_is_passed_over)
+{
+	match_recv *other = post(2, 0, ignore_all);
+	match_recv *first = post(MATCH_SOURCE_ANY, 5);
+	match_recv *exact = post(1, 5);
+	match_recv *last = post(MATCH_SOURCE_ANY, 5);
+
+	EXPECT_EQ(take(1, 5), first);
+	EXPECT_EQ(take(1, 5), exact);
+	EXPECT_EQ(take(1, 5), last);
+	EXPECT_EQ(take(2, 5), other);
+}
+
+TEST_F(Match, match_message_take__second_of_equal_receives_keeps_its_age)
+{
+	match_recv *first = post(1, 5);
+	match_recv *wild = post(MATCH_SOURCE_ANY, 5);
+	match_recv *second = post(1, 5);
+
+	EXPECT_EQ(take(1, 5), first);
+	EXPECT_EQ(take(1, 5), wild);
+	EXPECT_EQ(take(1, 5), second);
+}
+
+TEST_F(Match, match_message_take__spaces_have_wildcards_of_their_own)
+{
+	match_recv *untagged = post(MATCH_SOURCE_ANY, 0, 0, MATCH_UNTAGGED);
+	match_recv *tagged = post(MATCH_SOURCE_ANY, 0, 0, MATCH_TAGGED);
+
+	EXPECT_EQ(take(1, 0, MATCH_TAGGED), tagged);
+	EXPECT_EQ(take(1, 0, MATCH_TAGGED), nullptr);
+	EXPECT_EQ(take(1, 0, MATCH_UNTAGGED), untagged);
+}
+
+TEST_F(Match, match_message_keep__never_lets_a_later_one_of_its_source_overtake)
+{
+	match_message *a = keep(1, 5);
+	match_message *b = keep(1, 6);
+	match_message *c = keep(1, 5);
+
+	EXPECT_EQ(receive(MATCH_SOURCE_ANY, 5), a);
+	EXPECT_EQ(receive(1, 4, 3), b);
+	EXPECT_EQ(receive(1, 5), c);
+}
+
+TEST_F(Match, match_recv_remove__head_middle_and_tail_of_equal_ones)
+{
+	match_recv *recv[5];
+
+	for (match_recv *&r : recv)
+		r = post(1, 5);
+	match_recv_remove(match.get(), recv[0]);
+	match_recv_remove(match.get(), recv[2]);
+	match_recv_remove(match.get(), recv[4]);
+	EXPECT_FALSE(recv[0]->posted);
+	EXPECT_EQ(match->recvs, 2u);
+
+	match_recv *last = post(1, 5);
+
+	EXPECT_EQ(take(1, 5), recv[1]);
+	EXPECT_EQ(take(1, 5), recv[3]);
+	EXPECT_EQ(take(1, 5), last);
+	EXPECT_EQ(take(1, 5), nullptr);
+}
+
+TEST_F(Match, match_recv_remove__wildcard)
+{
+	match_recv *first = post(MATCH_SOURCE_ANY, 5);
+	match_recv *second = post(MATCH_SOURCE_ANY, 5);
+
+	match_recv_remove(match.get(), first);
+	EXPECT_EQ(take(1, 5), second);
+	EXPECT_EQ(take(1, 5), nullptr);
+}
+
+TEST_F(Match, match_recv_remove__can_be_posted_again_as_the_youngest)
+{
+	match_recv *first = post(1, 5);
+	match_recv *second = post(1, 5);
+
+	match_recv_remove(match.get(), first);
+	EXPECT_EQ(match_recv_post(match.get(), first), nullptr);
+	EXPECT_EQ(take(1, 5), second);
+	EXPECT_EQ(take(1, 5), first);
+}
+
+TEST_F(Match, match_message_remove__head_middle_and_tail_of_equal_ones)
+{
+	match_message *message[5];
+
+	for (match_message *&m : message)
+		m = keep(1, 5);
+	match_message_remove(match.get(), message[0]);
+	match_message_remove(match.get(), message[2]);
+	match_message_remove(match.get(), message[4]);
+	EXPECT_FALSE(message[0]->waiting);
+	EXPECT_EQ(match->messages, 2u);
+	EXPECT_EQ(receive(1, 5), message[1]);
+	EXPECT_EQ(receive(1, 0, ignore_all), message[3]);
+	EXPECT_EQ(receive(1, 5), nullptr);
+}
+
+TEST_F(Match, match_cancel__takes_oldest_with_the_cookie_of_any_kind_and_space)
+{
+	post(1, 5, 0, MATCH_TAGGED, 1);
+	match_recv *a = post(MATCH_SOURCE_ANY, 5, 0, MATCH_UNTAGGED, 2);
+	match_recv *b = post(1, 5, 0, MATCH_TAGGED, 2);
+
+	EXPECT_EQ(match_cancel(match.get(), 2), a);
+	EXPECT_FALSE(a->posted);
+	EXPECT_EQ(match_cancel(match.get(), 2), b);
+	EXPECT_EQ(match_cancel(match.get(), 2), nullptr);
+	EXPECT_EQ(match->recvs, 1u);
+}
+
+TEST_F(Match, match_cancel_all__takes_all_with_the_cookie_in_order)
+{
+	std::vector<match_recv *> mine;
+	LIST_HEAD(cancelled);
+
+	for (u64 i = 0; i < 30; i++) {
+		u64 ignore = i % 5 == 0 ? 3 : 0;
+		match_recv *recv = post(1 + i % 2, i % 4, ignore, MATCH_TAGGED, i % 3);
+
+		if (i % 3 == 1)
+			mine.push_back(recv);
+	}
+	EXPECT_EQ(match_cancel_all(match.get(), 1, &cancelled), mine.size());
+	for (match_recv *expected : mine) {
+		match_recv *recv = list_first_entry(&cancelled, match_recv, links.all);
+
+		EXPECT_EQ(recv, expected);
+		EXPECT_FALSE(recv->posted);
+		list_del(&recv->links.all);
+	}
+	EXPECT_TRUE(list_empty(&cancelled));
+	EXPECT_EQ(match->recvs, 20u);
+	EXPECT_EQ(match_cancel_all(match.get(), 1, &cancelled), 0u);
+}
+
+TEST_F(Match, match_recv_first__tears_down_both_kinds)
+{
+	post(1, 5);
+	post(MATCH_SOURCE_ANY, 5, 0, MATCH_UNTAGGED);
+	for (int i = 0; i < 2; i++) {
+		match_recv *recv = match_recv_first(match.get());
+
+		ASSERT_NE(recv, nullptr);
+		match_recv_remove(match.get(), recv);
+	}
+	EXPECT_EQ(match_recv_first(match.get()), nullptr);
+}
+
+TEST_F(Match, match_message_first__tears_down_both_spaces)
+{
+	keep(1, 5, MATCH_UNTAGGED);
+	keep(1, 5, MATCH_TAGGED);
+	for (int i = 0; i < 2; i++) {
+		match_message *message = match_message_first(match.get());
+
+		ASSERT_NE(message, nullptr);
+		match_message_remove(match.get(), message);
+	}
+	EXPECT_EQ(match_message_first(match.get()), nullptr);
+}
+
+namespace
+{
+
+/*
+ * The model: two vectors in order of age, searched from the start, and the definition of fitting
+ * written out once more. Entries are named by index, so that nothing of match.c is trusted.
+ */
+struct model_recv {
+	size_t id;
+	u64 tag, ignore, cookie;
+	u32 source;
+	u8 space;
+};
+
+struct model_message {
+	size_t id;
+	u64 tag;
+	u32 source;
+	u8 space;
+};
+
+bool model_fits(const model_recv &recv, u32 source, u8 space, u64 tag)
+{
+	if (recv.space != space)
+		return false;
+	if (recv.source != MATCH_SOURCE_ANY && recv.source != source)
+		return false;
+	return (recv.tag | recv.ignore) == (tag | recv.ignore);
+}
+
+class History
+{
+public:
+	explicit History(u64 seed) : random(seed)
+	{
+		match_init(match.get(), random());
+		sources = 1 + random() % 4;
+		tags = 1 + random() % 6;
+		any_source_pct = random() % 60;
+		wild_tag_pct = random() % 60;
+		arrive_pct = 30 + random() % 40;
+		remove_pct = random() % 20;
+		tag_shift = static_cast<int>(random() % 60);
+	}
+
+	void run(int steps)
+	{
+		for (int i = 0; i < steps && !::testing::Test::HasFailure(); i++) {
+			step();
+			ASSERT_EQ(match->recvs, model_recvs.size());
+			ASSERT_EQ(match->messages, model_messages.size());
+		}
+		drain();
+	}
+
+private:
+	u32 draw(u64 n)
+	{
+		return static_cast<u32>(random() % n);
+	}
+	bool chance(u64 pct)
+	{
+		return random() % 100 < pct;
+	}
+	u32 any_of_sources()
+	{
+		return draw(sources) * 7;
+	}
+	u64 any_of_tags()
+	{
+		return static_cast<u64>(draw(tags)) << tag_shift;
+	}
+	u8 any_of_spaces()
+	{
+		return chance(15) ? MATCH_UNTAGGED : MATCH_TAGGED;
+	}
+
+	void step()
+	{
+		if (chance(remove_pct)) {
+			switch (draw(4)) {
+			case 0: remove_recv(); break;
+			case 1: remove_message(); break;
+			case 2: cancel(); break;
+			case 3:
+				if (chance(20))
+					cancel_all();
+				break;
+			}
+		} else if (chance(arrive_pct)) {
+			arrive();
+		} else {
+			post();
+		}
+	}
+
+	void post()
+	{
+		size_t id = recvs.size();
+		auto recv = std::make_unique<match_recv>();
+
+		recv->source = chance(any_source_pct) ? MATCH_SOURCE_ANY : any_of_sources();
+		recv->tag = any_of_tags();
+		recv->ignore = chance(wild_tag_pct) ? (chance(50) ? ignore_all : any_of_tags()) : 0;
+		recv->space = any_of_spaces();
+		recv->cookie = draw(5);
+
+		model_recv wanted{id, recv->tag, recv->ignore, recv->cookie, recv->source, recv->space};
+		auto oldest = std::ranges::find_if(model_messages,
+			[&](const model_message &m) { return model_fits(wanted, m.source, m.space, m.tag); });
+		match_message *message = match_recv_post(match.get(), recv.get());
+
+		if (oldest == model_messages.end()) {
+			ASSERT_EQ(message, nullptr);
+			ASSERT_TRUE(recv->posted);
+			model_recvs.push_back(wanted);
+		} else {
+			ASSERT_EQ(message, messages[oldest->id].get());
+			ASSERT_FALSE(recv->posted);
+			ASSERT_FALSE(message->waiting);
+			forget(*message);
+			model_messages.erase(oldest);
+		}
+		recvs.push_back(std::move(recv));
+	}
+
+	void arrive()
+	{
+		size_t id = messages.size();
+		model_message arrived{id, any_of_tags(), any_of_sources(), any_of_spaces()};
+		auto oldest = std::ranges::find_if(model_recvs, [&](const model_recv &r) {
+			return model_fits(r, arrived.source, arrived.space, arrived.tag);
+		});
+		match_recv *recv =
+			match_message_take(match.get(), arrived.source, arrived.space, arrived.tag);
+
+		if (oldest != model_recvs.end()) {
+			ASSERT_EQ(recv, recvs[oldest->id].get());
+			ASSERT_FALSE(recv->posted);
+			forget(*recv);
+			model_recvs.erase(oldest);
+			return;
+		}
+		ASSERT_EQ(recv, nullptr);
+		/* Now and then the owner has no memory to keep it; the table must not mind. */
+		if (chance(10))
+			return;
+
+		auto message = std::make_unique<match_message>();
+
+		message->source = arrived.source;
+		message->tag = arrived.tag;
+		message->space = arrived.space;
+		match_message_keep(match.get(), message.get());
+		ASSERT_TRUE(message->waiting);
+		model_messages.push_back(arrived);
+		messages.push_back(std::move(message));
+	}
+
+	void remove_recv()
+	{
+		if (model_recvs.empty())
+			return;
+		auto chosen = model_recvs.begin() + draw(model_recvs.size());
+		match_recv *recv = recvs[chosen->id].get();
+
+		match_recv_remove(match.get(), recv);
+		ASSERT_FALSE(recv->posted);
+		forget(*recv);
+		model_recvs.erase(chosen);
+	}
+
+	void remove_message()
+	{
+		if (model_messages.empty())
+			return;
+		auto chosen = model_messages.begin() + draw(model_messages.size());
+		match_message *message = messages[chosen->id].get();
+
+		match_message_remove(match.get(), message);
+		ASSERT_FALSE(message->waiting);
+		forget(*message);
+		model_messages.erase(chosen);
+	}
+
+	void cancel()
+	{
+		u64 cookie = draw(6);
+		auto oldest = std::ranges::find(model_recvs, cookie, &model_recv::cookie);
+		match_recv *recv = match_cancel(match.get(), cookie);
+
+		if (oldest == model_recvs.end()) {
+			ASSERT_EQ(recv, nullptr);
+			return;
+		}
+		ASSERT_EQ(recv, recvs[oldest->id].get());
+		ASSERT_FALSE(recv->posted);
+		forget(*recv);
+		model_recvs.erase(oldest);
+	}
+
+	void cancel_all()
+	{
+		u64 cookie = draw(6);
+		LIST_HEAD(cancelled);
+		u32 count = match_cancel_all(match.get(), cookie, &cancelled);
+
+		for (; count; count--) {
+			auto oldest = std::ranges::find(model_recvs, cookie, &model_recv::cookie);
+
+			ASSERT_NE(oldest, model_recvs.end());
+			ASSERT_FALSE(list_empty(&cancelled));
+			match_recv *recv = list_first_entry(&cancelled, match_recv, links.all);
+			ASSERT_EQ(recv, recvs[oldest->id].get());
+			ASSERT_FALSE(recv->posted);
+			list_del(&recv->links.all);
+			forget(*recv);
+			model_recvs.erase(oldest);
+		}
+		ASSERT_TRUE(list_empty(&cancelled));
+		ASSERT_EQ(std::ranges::find(model_recvs, cookie, &model_recv::cookie), model_recvs.end());
+	}
+
+	/* Frees what was taken out, so that the sanitizer sees a table that still points to it. */
+	void forget(match_recv &gone)
+	{
+		for (auto &recv : recvs)
+			if (recv.get() == &gone)
+				recv.reset();
+	}
+
+	void forget(match_message &gone)
+	{
+		for (auto &message : messages)
+			if (message.get() == &gone)
+				message.reset();
+	}
+
+	void drain()
+	{
+		size_t left = model_recvs.size();
+
+		while (match_recv *recv = match_recv_first(match.get())) {
+			ASSERT_GT(left--, 0u);
+			match_recv_remove(match.get(), recv);
+			forget(*recv);
+		}
+		ASSERT_EQ(left, 0u);
+		left = model_messages.size();
+		while (match_message *message = match_message_first(match.get())) {
+			ASSERT_GT(left--, 0u);
+			match_message_remove(match.get(), message);
+			forget(*message);
+		}
+		ASSERT_EQ(left, 0u);
+		ASSERT_EQ(chain_max(match->recv_hash), 0u);
+		ASSERT_EQ(chain_max(match->message_hash), 0u);
+	}
+
+	std::mt19937_64 random;
+	u64 sources, tags, any_source_pct, wild_tag_pct, arrive_pct, remove_pct;
+	int tag_shift;
+	std::unique_ptr<struct match> match = std::make_unique<struct match>();
+	std::vector<std::unique_ptr<match_recv>> recvs;
+	std::vector<std::unique_ptr<match_message>> messages;
+	std::vector<model_recv> model_recvs;
+	std::vector<model_message> model_messages;
+};
+
+} // namespace
+
+TEST(MatchProperty, behaves_as_the_model__over_many_histories)
+{
+	const char *only = std::getenv("MATCH_SEED");
+	u64 first = only ? std::strtoull(only, nullptr, 0) : 1;
+	u64 last = only ? first : 2000;
+
+	for (u64 seed = first; seed <= last; seed++) {
+		SCOPED_TRACE("MATCH_SEED=" + std::to_string(seed));
+		History(seed).run(400);
+		if (HasFailure())
+			break;
+	}
+}
