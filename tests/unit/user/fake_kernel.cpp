@@ -1,0 +1,662 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// See fake_kernel.hpp. One lock for everything; simple, since it is only there to be believed.
+#include "fake_kernel.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "system.hpp"
+
+namespace
+{
+
+struct Ring {
+	std::uint32_t entries = 0;
+	std::size_t map_bytes = 0;
+	ibrelk_ring_header *header = nullptr;
+	ibrelk_completion *entry = nullptr;
+	std::uint32_t tail = 0;
+	std::deque<ibrelk_completion> overflow;
+
+	~Ring()
+	{
+		if (header)
+			::munmap(header, map_bytes);
+	}
+	[[nodiscard]] std::uint32_t available() const
+	{
+		return tail - __atomic_load_n(&header->head, __ATOMIC_ACQUIRE);
+	}
+	void refill()
+	{
+		while (!overflow.empty() && available() < entries) {
+			entry[tail++ & (entries - 1)] = overflow.front();
+			overflow.pop_front();
+		}
+		__atomic_store_n(&header->tail, tail, __ATOMIC_RELEASE);
+		__atomic_store_n(
+			&header->flags, overflow.empty() ? 0 : IBRELK_RING_OVERFLOW, __ATOMIC_RELAXED);
+	}
+	void complete(const ibrelk_completion &completion)
+	{
+		overflow.push_back(completion);
+		if (overflow.size() == 1)
+			refill();
+		else
+			__atomic_store_n(&header->flags, IBRELK_RING_OVERFLOW, __ATOMIC_RELAXED);
+	}
+};
+
+struct Message {
+	ibrelk_addr source;
+	ibrelk_command command;
+	std::vector<std::byte> bytes;
+};
+
+struct Endpoint {
+	ibrelk_addr addr{};
+	std::uint32_t mode = 0;
+	std::uint32_t sends_max = 0;
+	std::shared_ptr<Ring> send_ring;
+	std::shared_ptr<Ring> recv_ring;
+	std::vector<ibrelk_addr> peers;
+	std::deque<ibrelk_command> posted;
+	std::deque<Message> unexpected;
+	std::deque<ibrelk_completion> held; // sends that are outstanding
+};
+
+struct State {
+	fake::Behaviour behaviour;
+	fake::Calls calls;
+	std::map<int, int> devices;
+	std::map<int, std::shared_ptr<Ring>> rings;
+	std::map<int, std::shared_ptr<Endpoint>> endpoints;
+	std::uint32_t next_number = 65536;
+	std::uint32_t generation = 1;
+	std::uint64_t messages = 0;
+};
+
+std::mutex lock;
+std::condition_variable changed;
+State state;
+
+int memory_fd(std::size_t bytes)
+{
+	int fd = ::memfd_create("ibrelk-fake", MFD_CLOEXEC);
+
+	if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) < 0)
+		return -1;
+	state.calls.open_fds++;
+	return fd;
+}
+
+bool native(std::uint32_t mode)
+{
+	return mode >= IBRELK_MODE_RC_NATIVE && mode <= IBRELK_MODE_UD_NATIVE;
+}
+
+int query(ibrelk_query *query)
+{
+	*query = {};
+	query->abi_version = state.behaviour.abi_version;
+	query->protocol_version = 1;
+	query->modes = state.behaviour.modes;
+	query->ports = 1;
+	query->instance[0] = 0xab;
+	query->eager_max = 8192;
+	query->message_max = 1u << 30;
+	query->recvs_max = 65536;
+	query->sends_max = 4096;
+	query->ring_entries_max = 65536;
+	query->batch_max = 1024;
+	return 0;
+}
+
+int create_ring(struct ibrelk_ring_create *create)
+{
+	if (create->entries == 0 || create->entries > 65536 || create->flags)
+		return -EINVAL;
+
+	auto ring = std::make_shared<Ring>();
+	const std::size_t page = 4096;
+
+	ring->entries = std::bit_ceil(create->entries);
+	ring->map_bytes = (page + ring->entries * sizeof(ibrelk_completion) + page - 1) / page * page;
+	create->fd = memory_fd(ring->map_bytes);
+
+	void *address = ::mmap(nullptr, ring->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, create->fd, 0);
+
+	ring->header = static_cast<ibrelk_ring_header *>(address);
+	ring->entry = reinterpret_cast<ibrelk_completion *>(static_cast<std::byte *>(address) + page);
+	ring->header->entries = ring->entries;
+	ring->header->entries_offset = page;
+	create->entries = ring->entries;
+	create->map_bytes = state.behaviour.ring_map_bytes ? state.behaviour.ring_map_bytes : ring->map_bytes;
+	state.rings[create->fd] = ring;
+	return 0;
+}
+
+int create_endpoint(struct ibrelk_endpoint_create *create)
+{
+	auto send_ring = state.rings.find(create->send_ring);
+	auto recv_ring = state.rings.find(create->recv_ring);
+
+	if (state.behaviour.endpoint_error)
+		return -state.behaviour.endpoint_error;
+	if (create->mode >= IBRELK_MODE_COUNT || create->flags || create->local.generation)
+		return -EINVAL;
+	if (send_ring == state.rings.end() || recv_ring == state.rings.end())
+		return -EBADF;
+	if (!create->mode)
+		create->mode = IBRELK_MODE_UC_RELIABLE;
+	if (!(state.behaviour.modes & 1u << create->mode))
+		return native(create->mode) ? -EPERM : -ENODEV;
+	for (const auto &[fd, other] : state.endpoints) {
+		if (other->addr.endpoint == create->local.endpoint)
+			return -EADDRINUSE;
+	}
+
+	auto endpoint = std::make_shared<Endpoint>();
+	static constexpr unsigned char any[16] = {};
+
+	if (!create->local.endpoint)
+		create->local.endpoint = state.next_number++;
+	if (std::memcmp(create->local.gid, any, sizeof(any)) == 0) {
+		create->local.gid[10] = create->local.gid[11] = 0xff;
+		create->local.gid[12] = 10;
+		create->local.gid[15] = 1;
+	}
+	create->local.generation = state.generation++;
+	endpoint->addr = create->local;
+	endpoint->mode = create->mode;
+	endpoint->sends_max = create->sends ? create->sends : state.behaviour.sends_max;
+	endpoint->send_ring = send_ring->second;
+	endpoint->recv_ring = recv_ring->second;
+	create->fd = memory_fd(0);
+	state.endpoints[create->fd] = endpoint;
+	return 0;
+}
+
+int dump(ibrelk_dump *dump)
+{
+	auto put = [&](const auto &entry) {
+		if (dump->total++ >= dump->entries)
+			return;
+		std::memcpy(reinterpret_cast<std::byte *>(dump->buffer) +
+				static_cast<std::size_t>(dump->total - 1) * dump->entry_bytes,
+			&entry, std::min<std::size_t>(dump->entry_bytes, sizeof(entry)));
+	};
+
+	dump->total = 0;
+	if (dump->kind == IBRELK_DUMP_ENDPOINTS) {
+		for (const auto &[fd, endpoint] : state.endpoints) {
+			ibrelk_endpoint_info info{};
+
+			info.local = endpoint->addr;
+			info.mode = endpoint->mode;
+			put(info);
+		}
+		for (std::uint32_t i = 0; i < state.behaviour.extra_endpoints; i++)
+			put(ibrelk_endpoint_info{});
+	} else if (dump->kind == IBRELK_DUMP_PATHS) {
+		ibrelk_path_info info{};
+
+		info.mode = IBRELK_MODE_UC_RELIABLE;
+		info.counters.tx_acks_explicit = state.messages / 4;
+		put(info);
+	} else if (dump->kind != IBRELK_DUMP_PORTS) {
+		return -EINVAL;
+	}
+	dump->entries = std::min(dump->entries, dump->total);
+	return 0;
+}
+
+ibrelk_completion completion_of(const Endpoint &endpoint, const ibrelk_command &command)
+{
+	ibrelk_completion completion{};
+
+	completion.user_data = command.user_data;
+	completion.opcode = command.opcode;
+	completion.endpoint = endpoint.addr.endpoint;
+	completion.peer = IBRELK_PEER_ANY;
+	completion.tag = command.tag;
+	return completion;
+}
+
+// Handle of an address, as the endpoint knows it. Whoever is known without a generation is still the same.
+std::uint32_t contact(Endpoint &endpoint, const ibrelk_addr &addr)
+{
+	for (std::uint32_t i = 0; i < endpoint.peers.size(); i++) {
+		if (endpoint.peers[i].endpoint == addr.endpoint)
+			return i;
+	}
+	endpoint.peers.push_back(addr);
+	return static_cast<std::uint32_t>(endpoint.peers.size() - 1);
+}
+
+bool matches(const ibrelk_command &recv, const Message &message, std::uint32_t source)
+{
+	return ((recv.tag ^ message.command.tag) & ~recv.ignore) == 0 &&
+		(recv.peer == IBRELK_PEER_ANY || recv.peer == source);
+}
+
+void give(Endpoint &endpoint, const ibrelk_command &recv, const Message &message, std::uint32_t source)
+{
+	ibrelk_completion completion = completion_of(endpoint, recv);
+	const std::uint64_t fits = std::min<std::uint64_t>(recv.length, message.bytes.size());
+
+	if (fits)
+		std::memcpy(reinterpret_cast<void *>(recv.addr), message.bytes.data(), fits);
+	completion.status = fits < message.bytes.size() ? -EMSGSIZE : 0;
+	completion.length = message.bytes.size();
+	completion.tag = message.command.tag;
+	completion.peer = source;
+	if (message.command.flags & IBRELK_CMD_IMMEDIATE) {
+		completion.flags |= IBRELK_CQE_IMMEDIATE;
+		completion.immediate = message.command.immediate;
+	}
+	endpoint.recv_ring->complete(completion);
+}
+
+void arrive(Endpoint &endpoint, const Message &message)
+{
+	const std::uint32_t source = contact(endpoint, message.source);
+
+	for (auto recv = endpoint.posted.begin(); recv != endpoint.posted.end(); ++recv) {
+		if (!matches(*recv, message, source))
+			continue;
+		give(endpoint, *recv, message, source);
+		endpoint.posted.erase(recv);
+		return;
+	}
+	endpoint.unexpected.push_back(message);
+}
+
+bool every(std::uint32_t n)
+{
+	return n && state.messages % n == 0;
+}
+
+int send(Endpoint &endpoint, const ibrelk_command &command)
+{
+	if (command.peer >= endpoint.peers.size())
+		return -ENOENT;
+	if (endpoint.held.size() >= endpoint.sends_max)
+		return 1;
+
+	const ibrelk_addr &to = endpoint.peers[command.peer];
+	const auto *first = reinterpret_cast<const std::byte *>(command.addr);
+	Message message{endpoint.addr, command, {first, first + command.length}};
+	ibrelk_completion completion = completion_of(endpoint, command);
+	// Control messages have no immediate, and get through.
+	const bool data = command.flags & IBRELK_CMD_IMMEDIATE;
+	bool found = false;
+
+	state.messages += data;
+	if (data && !message.bytes.empty() && every(state.behaviour.corrupt_every))
+		message.bytes.back() ^= std::byte{1};
+	for (auto &[fd, other] : state.endpoints) {
+		if (other->addr.endpoint != to.endpoint || other->mode != endpoint.mode)
+			continue;
+		found = true;
+		if (data && native(endpoint.mode) && every(state.behaviour.lose_every))
+			break;
+		arrive(*other, message);
+		if (data && every(state.behaviour.repeat_every))
+			arrive(*other, message);
+		break;
+	}
+	completion.status = found ? 0 : -ECONNREFUSED;
+	completion.length = command.length;
+	if (found && (command.flags & IBRELK_CMD_NO_SUCCESS))
+		return 0;
+	if (state.behaviour.hold_sends)
+		endpoint.held.push_back(completion);
+	else
+		endpoint.send_ring->complete(completion);
+	return 0;
+}
+
+int recv(Endpoint &endpoint, const ibrelk_command &command)
+{
+	for (auto message = endpoint.unexpected.begin(); message != endpoint.unexpected.end(); ++message) {
+		const std::uint32_t source = contact(endpoint, message->source);
+
+		if (!matches(command, *message, source))
+			continue;
+		give(endpoint, command, *message, source);
+		endpoint.unexpected.erase(message);
+		return 0;
+	}
+	endpoint.posted.push_back(command);
+	return 0;
+}
+
+int cancel(Endpoint &endpoint, const ibrelk_command &command)
+{
+	ibrelk_completion done = completion_of(endpoint, command);
+
+	if (command.peer || command.length || command.tag)
+		return -EINVAL;
+	for (auto posted = endpoint.posted.begin(); posted != endpoint.posted.end();) {
+		if (posted->user_data != command.addr) {
+			++posted;
+			continue;
+		}
+
+		ibrelk_completion completion = completion_of(endpoint, *posted);
+
+		completion.status = -ECANCELED;
+		endpoint.recv_ring->complete(completion);
+		posted = endpoint.posted.erase(posted);
+		done.length++;
+	}
+	done.status = done.length ? 0 : -ENOENT;
+	endpoint.recv_ring->complete(done);
+	return 0;
+}
+
+int accept(Endpoint &endpoint, const ibrelk_command &command)
+{
+	switch (command.opcode) {
+	case IBRELK_OP_NOP:
+		if (!(command.flags & IBRELK_CMD_NO_SUCCESS))
+			endpoint.send_ring->complete(completion_of(endpoint, command));
+		return 0;
+	case IBRELK_OP_SEND: return send(endpoint, command);
+	case IBRELK_OP_RECV: return recv(endpoint, command);
+	case IBRELK_OP_CANCEL: return cancel(endpoint, command);
+	default: return command.opcode > IBRELK_OP_ATOMIC ? -EINVAL : -EOPNOTSUPP;
+	}
+}
+
+int submit(int fd, std::uint64_t commands, std::uint32_t count, std::uint32_t flags)
+{
+	auto endpoint = state.endpoints.find(fd);
+	int accepted = 0;
+
+	if (endpoint == state.endpoints.end())
+		return -ENOTTY;
+	if (count == 0 || count > 1024 || flags)
+		return -EINVAL;
+	count = std::min(count, state.behaviour.accept_max);
+	for (std::uint32_t i = 0; i < count; i++) {
+		const int code =
+			accept(*endpoint->second, reinterpret_cast<const ibrelk_command *>(commands)[i]);
+
+		if (code < 0 && accepted == 0)
+			return code;
+		if (code != 0)
+			break;
+		accepted++;
+	}
+	changed.notify_all();
+	return accepted;
+}
+
+int ring_wait(std::unique_lock<std::mutex> &guard, int fd, const struct ibrelk_ring_wait *wait)
+{
+	auto found = state.rings.find(fd);
+
+	state.calls.ring_wait++;
+	if (found == state.rings.end())
+		return -ENOTTY;
+
+	const std::shared_ptr<Ring> ring = found->second;
+
+	if (wait->count == 0 || wait->count > ring->entries || wait->flags)
+		return -EINVAL;
+
+	const auto enough = [&] {
+		ring->refill();
+		return ring->available() >= wait->count;
+	};
+
+	if (wait->timeout_ns == UINT64_MAX)
+		changed.wait(guard, enough);
+	else
+		changed.wait_for(guard, std::chrono::nanoseconds(wait->timeout_ns), enough);
+	return static_cast<int>(ring->available());
+}
+
+int peer_add(int fd, ibrelk_peer *peer)
+{
+	auto endpoint = state.endpoints.find(fd);
+
+	if (endpoint == state.endpoints.end())
+		return -ENOTTY;
+	if (!peer->addr.endpoint || peer->reserved)
+		return -EINVAL;
+	peer->handle = contact(*endpoint->second, peer->addr);
+	return 0;
+}
+
+int peer_query(int fd, ibrelk_peer *peer)
+{
+	auto endpoint = state.endpoints.find(fd);
+
+	if (endpoint == state.endpoints.end())
+		return -ENOTTY;
+	if (peer->handle >= endpoint->second->peers.size())
+		return -ENOENT;
+	peer->addr = endpoint->second->peers[peer->handle];
+	return 0;
+}
+
+// The memory of an io_uring, in which liburing's inline functions walk about.
+struct FakeUring {
+	unsigned sq_head = 0;
+	unsigned sq_tail = 0;
+	unsigned cq_head = 0;
+	unsigned cq_tail = 0;
+	unsigned entries = 0;
+	unsigned mask = 0;
+	io_uring_sqe sqes[8];
+	io_uring_cqe cqes[16];
+};
+
+} // namespace
+
+namespace fake
+{
+
+void reset()
+{
+	std::scoped_lock guard(lock);
+
+	state.behaviour = {};
+	state.calls.submit_ioctl = state.calls.submit_uring = state.calls.ring_wait = 0;
+	state.messages = 0;
+}
+
+Behaviour &behaviour()
+{
+	return state.behaviour;
+}
+
+Calls calls()
+{
+	std::scoped_lock guard(lock);
+
+	return state.calls;
+}
+
+void release_sends(std::uint32_t count)
+{
+	std::scoped_lock guard(lock);
+
+	for (auto &[fd, endpoint] : state.endpoints) {
+		for (; count && !endpoint->held.empty(); count--) {
+			endpoint->send_ring->complete(endpoint->held.front());
+			endpoint->held.pop_front();
+		}
+	}
+	changed.notify_all();
+}
+
+} // namespace fake
+
+namespace ibrelk::system
+{
+
+int open(const char *path) noexcept
+{
+	std::scoped_lock guard(lock);
+
+	if (state.behaviour.open_error || std::strcmp(path, IBRELK_DEVICE_PATH) != 0)
+		return -(state.behaviour.open_error ? state.behaviour.open_error : ENOENT);
+
+	int fd = memory_fd(0);
+
+	state.devices[fd] = 1;
+	return fd;
+}
+
+void close(int fd) noexcept
+{
+	std::scoped_lock guard(lock);
+
+	if (!state.devices.erase(fd) && !state.rings.erase(fd) && !state.endpoints.erase(fd))
+		return;
+	state.calls.open_fds--;
+	::close(fd);
+}
+
+int ioctl(int fd, unsigned long request, void *argument) noexcept
+{
+	std::unique_lock guard(lock);
+	const bool device = state.devices.contains(fd);
+
+	switch (request) {
+	case IBRELK_IOC_QUERY: return device ? query(static_cast<ibrelk_query *>(argument)) : -ENOTTY;
+	case IBRELK_IOC_RING_CREATE:
+		return device ? create_ring(static_cast<struct ibrelk_ring_create *>(argument)) : -ENOTTY;
+	case IBRELK_IOC_ENDPOINT_CREATE:
+		return device ? create_endpoint(static_cast<struct ibrelk_endpoint_create *>(argument))
+			      : -ENOTTY;
+	case IBRELK_IOC_DUMP: return device ? dump(static_cast<ibrelk_dump *>(argument)) : -ENOTTY;
+	case IBRELK_IOC_RING_WAIT:
+		return ring_wait(guard, fd, static_cast<const struct ibrelk_ring_wait *>(argument));
+	case IBRELK_IOC_PEER_ADD: return peer_add(fd, static_cast<ibrelk_peer *>(argument));
+	case IBRELK_IOC_PEER_QUERY: return peer_query(fd, static_cast<ibrelk_peer *>(argument));
+	case IBRELK_IOC_SUBMIT: {
+		const auto *batch = static_cast<const ibrelk_submit *>(argument);
+
+		state.calls.submit_ioctl++;
+		return submit(fd, batch->commands, batch->count, batch->flags);
+	}
+	default: return -ENOTTY;
+	}
+}
+
+void *map(int fd, std::size_t bytes, int *error) noexcept
+{
+	void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (address != MAP_FAILED)
+		return address;
+	*error = -errno;
+	return nullptr;
+}
+
+void unmap(void *address, std::size_t bytes) noexcept
+{
+	::munmap(address, bytes);
+}
+
+std::uint64_t now_ns() noexcept
+{
+	timespec time;
+
+	::clock_gettime(CLOCK_MONOTONIC, &time);
+	return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
+		static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+void sleep_ns(std::uint64_t time_ns) noexcept
+{
+	std::this_thread::sleep_for(std::chrono::nanoseconds(time_ns));
+}
+
+int uring_init(unsigned entries, ::io_uring *ring) noexcept
+{
+	std::scoped_lock guard(lock);
+
+	if (!state.behaviour.uring_works)
+		return -EPERM;
+
+	auto *memory = new FakeUring{};
+
+	*ring = {};
+	memory->entries = entries;
+	memory->mask = entries - 1;
+	ring->sq.khead = &memory->sq_head;
+	ring->sq.ktail = &memory->sq_tail;
+	ring->sq.kring_mask = &memory->mask;
+	ring->sq.kring_entries = &memory->entries;
+	ring->sq.sqes = memory->sqes;
+	ring->sq.ring_mask = memory->mask;
+	ring->sq.ring_entries = entries;
+	ring->sq.ring_ptr = memory;
+	ring->cq.khead = &memory->cq_head;
+	ring->cq.ktail = &memory->cq_tail;
+	ring->cq.kring_mask = &memory->mask;
+	ring->cq.kring_entries = &memory->entries;
+	ring->cq.cqes = memory->cqes;
+	ring->cq.ring_mask = memory->mask;
+	ring->cq.ring_entries = entries;
+	ring->features = IORING_FEAT_EXT_ARG;
+	state.calls.open_urings++;
+	return 0;
+}
+
+void uring_exit(::io_uring *ring) noexcept
+{
+	std::scoped_lock guard(lock);
+
+	delete static_cast<FakeUring *>(ring->sq.ring_ptr);
+	state.calls.open_urings--;
+}
+
+int uring_submit(::io_uring *ring) noexcept
+{
+	std::scoped_lock guard(lock);
+	int submitted = 0;
+
+	for (; *ring->sq.khead != ring->sq.sqe_tail; ++*ring->sq.khead, submitted++) {
+		const io_uring_sqe &sqe = ring->sq.sqes[*ring->sq.khead & ring->sq.ring_mask];
+		io_uring_cqe &cqe = ring->cq.cqes[*ring->cq.ktail & ring->cq.ring_mask];
+		ibrelk_submit_uring batch;
+
+		std::memcpy(&batch, sqe.cmd, sizeof(batch));
+		state.calls.submit_uring++;
+		cqe.user_data = sqe.user_data;
+		cqe.res = sqe.opcode == IORING_OP_URING_CMD && sqe.cmd_op == IBRELK_IOC_SUBMIT &&
+				state.behaviour.uring_commands
+			? submit(sqe.fd, batch.commands, batch.count, batch.flags)
+			: -EOPNOTSUPP;
+		__atomic_store_n(ring->cq.ktail, *ring->cq.ktail + 1, __ATOMIC_RELEASE);
+	}
+	return submitted;
+}
+
+int uring_wait(::io_uring *, ::io_uring_cqe **) noexcept
+{
+	return -EIO; // a command completes before it is waited for
+}
+
+} // namespace ibrelk::system

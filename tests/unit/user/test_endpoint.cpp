@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// user/lib/device.cpp and endpoint.cpp, and the C++ face over them, on a device that lives in this process.
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <thread>
+#include <type_traits>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include <ibrelk/ibrelk.hpp>
+
+#include "fake_kernel.hpp"
+
+using namespace std::chrono_literals;
+
+static_assert(std::is_nothrow_move_constructible_v<ibrelk::Device> &&
+	!std::is_copy_constructible_v<ibrelk::Device>);
+static_assert(
+	std::is_nothrow_move_constructible_v<ibrelk::Ring> && !std::is_copy_constructible_v<ibrelk::Ring>);
+static_assert(std::is_nothrow_move_constructible_v<ibrelk::Endpoint> &&
+	!std::is_copy_constructible_v<ibrelk::Endpoint>);
+
+namespace
+{
+
+class EndpointTest : public testing::Test
+{
+protected:
+	void SetUp() override
+	{
+		fake::reset();
+		::unsetenv("IBRELK_DOOR");
+		device.emplace(*ibrelk::Device::open());
+		ring.emplace(*ibrelk::Ring::create(*device, 256));
+	}
+	void TearDown() override
+	{
+		ring.reset();
+		device.reset();
+		EXPECT_EQ(fake::calls().open_fds, 0u);
+	}
+
+	std::optional<ibrelk::Device> device;
+	std::optional<ibrelk::Ring> ring;
+};
+
+} // namespace
+
+TEST(device, open_fails)
+{
+	fake::reset();
+	fake::behaviour().open_error = EACCES;
+	EXPECT_EQ(ibrelk::Device::open().error(), EACCES);
+	fake::behaviour().open_error = 0;
+	EXPECT_EQ(ibrelk::Device::open("/dev/other").error(), ENOENT);
+	fake::behaviour().abi_version = 2;
+	EXPECT_EQ(ibrelk::Device::open().error(), EPROTO);
+	EXPECT_EQ(fake::calls().open_fds, 0u);
+}
+
+TEST_F(EndpointTest, device_dump__grows_until_all_fit)
+{
+	fake::behaviour().extra_endpoints = 100;
+	EXPECT_EQ(device->dump<ibrelk_endpoint_info>()->size(), 100u);
+	fake::behaviour().extra_endpoints = 0;
+	EXPECT_TRUE(device->dump<ibrelk_endpoint_info>()->empty());
+	EXPECT_EQ(device->dump<ibrelk_path_info>()->size(), 1u);
+	EXPECT_EQ(device->query()->eager_max, 8192u);
+}
+
+TEST_F(EndpointTest, create__errors)
+{
+	ibrelk_endpoint_options options{};
+	ibrelk_endpoint *endpoint = nullptr;
+
+	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL); // no ring
+	options.send_ring = ring->handle();
+	options.reserved[2] = 1;
+	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL);
+	options.reserved[2] = 0;
+	options.mode = IBRELK_MODE_COUNT;
+	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL);
+	fake::behaviour().endpoint_error = EDQUOT;
+	EXPECT_EQ(ibrelk::Endpoint::create(*device, *ring).error(), EDQUOT);
+	fake::behaviour().endpoint_error = 0;
+	EXPECT_EQ(endpoint, nullptr);
+	ibrelk_endpoint_destroy(nullptr);
+}
+
+TEST_F(EndpointTest, create__tells_address_and_mode)
+{
+	ibrelk::EndpointOptions options;
+
+	options.local.set_endpoint(77);
+
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring, options);
+
+	EXPECT_EQ(endpoint.mode(), IBRELK_MODE_UC_RELIABLE);
+	EXPECT_EQ(endpoint.address().endpoint(), 77u);
+	EXPECT_NE(endpoint.address().generation(), 0u);
+	EXPECT_EQ(ibrelk::Endpoint::create(*device, *ring, options).error(), EADDRINUSE);
+
+	ibrelk::Endpoint moved = std::move(endpoint);
+
+	EXPECT_EQ(moved.address().endpoint(), 77u);
+}
+
+TEST_F(EndpointTest, peers)
+{
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);
+	auto address = *ibrelk::Address::from_text("10.1.0.9:5");
+	auto peer = *endpoint.peer_add(address);
+
+	EXPECT_EQ(*endpoint.peer_add(address), peer);
+	EXPECT_EQ(*endpoint.peer_query(peer), address);
+	EXPECT_EQ(endpoint.peer_query(peer + 1).error(), ENOENT);
+	address.set_endpoint(0);
+	EXPECT_EQ(endpoint.peer_add(address).error(), EINVAL);
+}
+
+TEST_F(EndpointTest, send_recv_cancel)
+{
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::array<std::byte, 8> in{};
+	const std::array<std::byte, 4> out{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+
+	EXPECT_TRUE(b.recv(ibrelk::any_peer, in, 7, 0, 100));
+	EXPECT_TRUE(a.send(peer, out, 7, 200));
+
+	int seen = 0;
+
+	ring->drain([&](const ibrelk::Completion &c) {
+		seen++;
+		EXPECT_EQ(c.status, 0);
+		EXPECT_EQ(c.length, 4u);
+		EXPECT_EQ(c.tag, 7u);
+		if (c.opcode == IBRELK_OP_RECV) {
+			EXPECT_EQ(c.user_data, 100u);
+			EXPECT_EQ(b.peer_query(c.peer)->endpoint(), a.address().endpoint());
+		}
+	});
+	EXPECT_EQ(seen, 2);
+	EXPECT_EQ(in[3], std::byte{4});
+
+	EXPECT_TRUE(b.recv(ibrelk::any_peer, in, 8, 0, 101));
+	EXPECT_TRUE(b.cancel(101, 300));
+	EXPECT_EQ(ring->next()->status, -ECANCELED);
+
+	auto cancelled = *ring->next();
+
+	EXPECT_EQ(cancelled.user_data, 300u);
+	EXPECT_EQ(cancelled.length, 1u);
+	fake::behaviour().accept_max = 0;
+	EXPECT_EQ(a.send(peer, out, 7).error(), EAGAIN);
+	EXPECT_EQ(b.recv(ibrelk::any_peer, in, 8).error(), EAGAIN);
+	EXPECT_EQ(a.send(9999, out, 7).error(), EAGAIN);
+	fake::behaviour().accept_max = 10;
+	EXPECT_EQ(a.send(9999, out, 7).error(), ENOENT);
+}
+
+TEST_F(EndpointTest, submit_all__takes_completions_to_make_room)
+{
+	fake::behaviour().sends_max = 4;
+	fake::behaviour().hold_sends = true;
+
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::vector<ibrelk::Command> sends(200, ibrelk_command_send(peer, nullptr, 0, 1, 0));
+	std::uint32_t completed = 0;
+	std::atomic<bool> stop{false};
+
+	std::thread wire([&] {
+		while (!stop) {
+			fake::release_sends(3);
+			::usleep(100);
+		}
+	});
+
+	auto accepted = a.submit_all(
+		sends, *ring, [&](const ibrelk::Completion &) { completed++; }, 30s);
+
+	stop = true;
+	wire.join();
+	ASSERT_TRUE(accepted);
+	EXPECT_EQ(*accepted, 200u);
+	EXPECT_GE(completed, 180u);
+	ring->drain([](const auto &) {});
+}
+
+TEST_F(EndpointTest, submit_all__time_runs_out)
+{
+	fake::behaviour().sends_max = 4;
+	fake::behaviour().hold_sends = true;
+
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::vector<ibrelk::Command> sends(6, ibrelk_command_send(peer, nullptr, 0, 1, 0));
+	auto ignore = [](const ibrelk::Completion &) {
+	};
+
+	EXPECT_EQ(*a.submit_all(sends, *ring, ignore, 5ms), 4u);
+	EXPECT_EQ(a.submit_all(sends, *ring, ignore, 5ms).error(), ETIMEDOUT);
+	EXPECT_EQ(
+		ibrelk_endpoint_submit_all(a.handle(), sends.data(), 6, nullptr, nullptr, nullptr, 3'000'000),
+		-ETIMEDOUT);
+	EXPECT_EQ(
+		ibrelk_endpoint_submit_all(a.handle(), sends.data(), 6, ring->handle(), nullptr, nullptr, 0),
+		-EINVAL);
+	EXPECT_EQ(ibrelk_endpoint_submit_all(a.handle(), sends.data(), 0, nullptr, nullptr, nullptr, 0),
+		-EINVAL);
+	fake::release_sends(100);
+}
+
+TEST_F(EndpointTest, submit_all__a_wrong_command_ends_it)
+{
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	std::vector<ibrelk::Command> commands(100);
+	auto ignore = [](const ibrelk::Completion &) {
+	};
+
+	commands[70].opcode = 99;
+	EXPECT_EQ(*a.submit_all(commands, *ring, ignore), 70u);
+	EXPECT_EQ(a.submit_all(std::span(commands).subspan(70), *ring, ignore).error(), EINVAL);
+	ring->drain(ignore);
+}
+
+TEST(result, value_or_errno)
+{
+	ibrelk::result<int> good = 5;
+	ibrelk::result<int> bad = ibrelk::failure(-ENOENT);
+	ibrelk::result<void> fine;
+	ibrelk::result<void> broken = ibrelk::failure(EIO);
+
+	EXPECT_TRUE(good);
+	EXPECT_EQ(*good, 5);
+	EXPECT_EQ(good.error(), 0);
+	EXPECT_FALSE(bad);
+	EXPECT_EQ(bad.error(), ENOENT);
+	EXPECT_EQ(bad.value_or(7), 7);
+	EXPECT_TRUE(fine);
+	EXPECT_EQ(broken.error(), EIO);
+	EXPECT_STREQ(ibrelk_version(), "0.1.0");
+}

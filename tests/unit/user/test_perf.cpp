@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// user/tools/perf: client and server against each other over a device that lives in this process: all tests,
+// with and without verification, and with a device that loses, repeats and corrupts.
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "client.hpp"
+#include "failure.hpp"
+#include "fake_kernel.hpp"
+#include "server.hpp"
+
+using namespace perf;
+
+namespace
+{
+
+class PerfTest : public testing::Test
+{
+protected:
+	void SetUp() override
+	{
+		fake::reset();
+		::unsetenv("IBRELK_DOOR");
+		options.modes = {IBRELK_MODE_UC_RELIABLE};
+		options.peer = *ibrelk::Address::from_text("10.1.0.1");
+		options.iterations = 500;
+		options.warmup = 20;
+		options.timeout_s = 20;
+		options.wait = {WaitKind::events, 0, 0};
+		options.quiet = true;
+	}
+	void TearDown() override
+	{
+		EXPECT_EQ(fake::calls().open_fds, 0u);
+	}
+
+	// Measures with a server in a thread of its own.
+	Row measure(std::uint64_t bytes)
+	{
+		Options server_options = options;
+
+		server_options.role = Role::server;
+		server_options.once = true;
+
+		Server server(server_options, stop);
+
+		server_code = -1;
+
+		std::thread thread([&] {
+			try {
+				server_code = server.serve();
+			} catch (const tool::Failure &failure) {
+				server_code = failure.code();
+			}
+		});
+		Row row;
+
+		try {
+			Client client(options, options.modes[0], stop);
+
+			row = client.measure(bytes);
+			client.bye();
+		} catch (const tool::Failure &failure) {
+			row.error = failure.what();
+			code = failure.code();
+			stop = true;
+		}
+		thread.join();
+		stop = false;
+		return row;
+	}
+
+	Options options;
+	std::atomic<bool> stop{false};
+	int server_code = -1;
+	int code = 0;
+};
+
+constexpr perf::Test streams[] = {perf::Test::bandwidth, perf::Test::bibandwidth, perf::Test::rate};
+
+} // namespace
+
+TEST_F(PerfTest, latency)
+{
+	for (std::uint64_t bytes : {0, 1, 8, 4096, 8192, 8193, 100'000}) {
+		for (bool verify : {false, true}) {
+			options.verify = verify;
+
+			Row row = measure(bytes);
+
+			EXPECT_EQ(row.error, "");
+			EXPECT_EQ(row.latency.samples, 500u);
+			EXPECT_EQ(row.messages, 2 * 520u);
+			EXPECT_EQ(row.verified, verify ? 2 * 520u : 0u);
+			EXPECT_EQ(row.mismatched, 0u);
+			EXPECT_EQ(row.lost, 0u);
+			EXPECT_EQ(server_code, 0);
+		}
+	}
+}
+
+TEST_F(PerfTest, streams)
+{
+	options.verify = true;
+	for (perf::Test test : streams) {
+		for (std::uint32_t window : {1u, 2u, 3u, 64u, 1000u}) {
+			for (std::uint32_t batch : {1u, 16u}) {
+				const unsigned directions = test == perf::Test::bibandwidth ? 2 : 1;
+
+				options.test = test;
+				options.window = window;
+				options.batch = batch;
+
+				Row row = measure(3000);
+
+				EXPECT_EQ(row.error, "");
+				EXPECT_EQ(row.messages, directions * 500u);
+				EXPECT_EQ(row.verified, directions * 500u);
+				EXPECT_EQ(row.lost, 0u);
+				EXPECT_GT(row.mb_per_s, 0);
+				EXPECT_GT(row.messages_per_s, 0);
+				EXPECT_EQ(server_code, 0);
+			}
+		}
+	}
+}
+
+// The client and the server, submitting and waiting.
+TEST_F(PerfTest, four_system_calls_per_round_trip)
+{
+	options.iterations = 2000;
+	EXPECT_EQ(measure(8).error, "");
+
+	const fake::Calls calls = fake::calls();
+
+	EXPECT_LE(calls.submit_ioctl + calls.ring_wait, 4 * 2020u + 100);
+}
+
+TEST_F(PerfTest, streams_submit_in_batches)
+{
+	options.test = perf::Test::bandwidth;
+	options.iterations = 4000;
+	EXPECT_EQ(measure(8).error, "");
+	EXPECT_LE(fake::calls().submit_ioctl, 2 * 4020u / 16 + 300);
+}
+
+TEST_F(PerfTest, mixed_sizes)
+{
+	options.verify = options.mixed = true;
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+		options.test = test;
+
+		Row row = measure(20'000);
+
+		EXPECT_EQ(row.error, "");
+		EXPECT_EQ(row.mismatched, 0u);
+		EXPECT_GE(row.verified, 500u);
+	}
+}
+
+TEST_F(PerfTest, every_way_to_wait)
+{
+	for (WaitKind kind : {WaitKind::hybrid, WaitKind::busy_poll, WaitKind::spin}) {
+		options.wait = {kind, 0, 20'000};
+		options.iterations = 50;
+		EXPECT_EQ(measure(8).error, "");
+		options.test = perf::Test::bibandwidth;
+		EXPECT_EQ(measure(8).error, "");
+		options.test = perf::Test::latency;
+	}
+}
+
+TEST_F(PerfTest, io_uring)
+{
+	options.door = IBRELK_DOOR_URING;
+	options.test = perf::Test::bibandwidth;
+	EXPECT_EQ(measure(64).error, "");
+	EXPECT_GT(fake::calls().submit_uring, 50u);
+	EXPECT_EQ(fake::calls().submit_ioctl, 0u);
+}
+
+TEST_F(PerfTest, a_kernel_that_takes_little_at_a_time)
+{
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+		options.test = test;
+		options.verify = true;
+		fake::behaviour().accept_max = 1;
+		EXPECT_EQ(measure(100).error, "");
+		EXPECT_EQ(code, 0);
+	}
+}
+
+TEST_F(PerfTest, a_tiny_ring)
+{
+	options.ring_entries = 2;
+	options.verify = true;
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+		options.test = test;
+
+		Row row = measure(100);
+
+		EXPECT_EQ(row.error, "");
+		EXPECT_EQ(row.mismatched, 0u);
+	}
+}
+
+TEST_F(PerfTest, native_counts_what_is_lost)
+{
+	options.modes = {IBRELK_MODE_UD_NATIVE};
+	options.verify = true;
+	fake::behaviour().lose_every = 50;
+	for (perf::Test test : streams) {
+		options.test = test;
+
+		Row row = measure(1000);
+		const unsigned directions = test == perf::Test::bibandwidth ? 2 : 1;
+
+		EXPECT_EQ(row.error, "");
+		EXPECT_GT(row.lost, 0u);
+		EXPECT_EQ(row.lost + row.messages, directions * 500u);
+		EXPECT_EQ(row.verified, row.messages);
+		EXPECT_EQ(row.mismatched, 0u);
+		EXPECT_EQ(server_code, 0);
+	}
+}
+
+TEST_F(PerfTest, native_latency_goes_on_after_a_loss)
+{
+	options.modes = {IBRELK_MODE_UC_NATIVE};
+	options.verify = true;
+	options.iterations = 100;
+	options.warmup = 0;
+	fake::behaviour().lose_every = 45;
+
+	Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_GT(row.lost, 0u);
+	EXPECT_EQ(row.lost + row.latency.samples, 100u);
+	EXPECT_EQ(row.verified, row.messages);
+	EXPECT_EQ(row.mismatched, 0u);
+}
+
+TEST_F(PerfTest, native_loses_everything)
+{
+	options.modes = {IBRELK_MODE_UC_NATIVE};
+	options.test = perf::Test::bandwidth;
+	options.warmup = 0;
+	fake::behaviour().lose_every = 1;
+
+	Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_EQ(row.lost, 500u);
+}
+
+TEST_F(PerfTest, wrong_bytes_are_found)
+{
+	options.verify = true;
+	options.warmup = 0;
+	fake::behaviour().corrupt_every = 100;
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+		options.test = test;
+
+		Row row = measure(1000);
+
+		EXPECT_GE(row.mismatched, 5u);
+		EXPECT_EQ(row.mismatched + row.verified, row.messages);
+	}
+	options.verify = false;
+	EXPECT_EQ(measure(1000).mismatched, 0u);
+}
+
+TEST_F(PerfTest, repeated_messages_are_found)
+{
+	options.test = perf::Test::bandwidth;
+	options.warmup = 0;
+	fake::behaviour().repeat_every = 100;
+	EXPECT_GT(measure(1000).mismatched, 0u);
+}
+
+TEST_F(PerfTest, no_server)
+{
+	options.connect_timeout_s = 0.3;
+
+	try {
+		Client client(options, IBRELK_MODE_UC_RELIABLE, stop);
+
+		client.measure(8);
+		FAIL();
+	} catch (const tool::Failure &failure) {
+		EXPECT_EQ(failure.code(), tool::exit_timeout);
+		EXPECT_NE(std::string(failure.what()).find("the peer refused"), std::string::npos)
+			<< failure.what();
+		EXPECT_NE(std::string(failure.what()).find("10.1.0.1:7476"), std::string::npos)
+			<< failure.what();
+	}
+}
+
+TEST_F(PerfTest, sends_that_never_complete)
+{
+	options.test = perf::Test::bandwidth;
+	options.timeout_s = 0.3;
+	fake::behaviour().hold_sends = true;
+	fake::behaviour().sends_max = 100;
+
+	Row row = measure(8);
+
+	EXPECT_NE(row.error.find("no progress for 0.3 s"), std::string::npos) << row.error;
+	EXPECT_EQ(code, tool::exit_timeout);
+	fake::release_sends(1000);
+}
+
+TEST_F(PerfTest, many_sizes_and_modes_on_one_server)
+{
+	Options server_options = options;
+
+	server_options.role = Role::server;
+	server_options.modes = {};
+
+	Server server(server_options, stop);
+	std::thread thread([&] { server_code = server.serve(); });
+
+	options.verify = true;
+	for (std::uint32_t mode = 0; mode < IBRELK_MODE_COUNT; mode++) {
+		Client client(options, mode, stop);
+
+		for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth,
+			     perf::Test::rate}) {
+			options.test = test;
+			for (std::uint64_t bytes : {0, 9000})
+				EXPECT_EQ(client.measure(bytes).mismatched, 0u);
+		}
+		client.bye();
+	}
+	stop = true;
+	thread.join();
+	EXPECT_EQ(server_code, 0);
+}
+
+// Two clients at once: one of them is told that the server is busy, and waits.
+TEST_F(PerfTest, two_clients_take_turns)
+{
+	Options server_options = options;
+
+	server_options.role = Role::server;
+	options.test = perf::Test::bandwidth;
+	options.iterations = 20'000;
+	options.verify = true;
+
+	Server server(server_options, stop);
+	std::thread thread([&] { server_code = server.serve(); });
+	std::atomic<int> good{0};
+	auto measure_once = [&] {
+		Client client(options, IBRELK_MODE_UC_RELIABLE, stop);
+
+		good += client.measure(64).verified == 20'000;
+	};
+	std::thread first(measure_once);
+	std::thread second(measure_once);
+
+	first.join();
+	second.join();
+	stop = true;
+	thread.join();
+	EXPECT_EQ(good, 2);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// user/tools/perf/report.cpp: table, JSON and CSV.
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "report.hpp"
+
+using namespace perf;
+
+namespace
+{
+
+Row latency_row()
+{
+	Row row;
+
+	row.mode = IBRELK_MODE_UC_RELIABLE;
+	row.bytes = 8;
+	row.iterations = 1000;
+	row.latency = {1000, 1.5, 2.25, 2, 3, 4, 5};
+	return row;
+}
+
+std::string contents(const std::string &path)
+{
+	std::ifstream file(path);
+	std::stringstream text;
+
+	text << file.rdbuf();
+	return text.str();
+}
+
+} // namespace
+
+TEST(report, modes_as_people_read_them)
+{
+	EXPECT_EQ(display_mode(IBRELK_MODE_UC_RELIABLE), "UC-reliable");
+	EXPECT_EQ(display_mode(IBRELK_MODE_RC_NATIVE), "RC-native");
+	EXPECT_EQ(display_mode(IBRELK_MODE_DEFAULT), "default");
+}
+
+TEST(report, csv)
+{
+	Options options;
+
+	options.csv_loss = "1";
+	EXPECT_EQ(csv_lines(options, latency_row()),
+		"uc-reliable,latency_us,8,1,0,2.25,us\n"
+		"uc-reliable,latency_min_us,8,1,0,1.5,us\n"
+		"uc-reliable,latency_p50_us,8,1,0,2,us\n"
+		"uc-reliable,latency_p99_us,8,1,0,3,us\n"
+		"uc-reliable,latency_p999_us,8,1,0,4,us\n");
+	options.test = perf::Test::rate;
+
+	Row row;
+
+	row.mode = IBRELK_MODE_UD_NATIVE;
+	row.bytes = 8;
+	row.messages_per_s = 12345;
+	row.lost = 7;
+	EXPECT_EQ(csv_lines(options, row),
+		"ud-native,msg_rate_kps,8,1,0,12.345,k/s\nud-native,acks_per_msg,8,1,0,0,1\n"
+		"ud-native,lost_msgs,8,1,0,7,1\n");
+	row.error = "too bad";
+	EXPECT_EQ(csv_lines(options, row).find("12.345"), std::string::npos);
+}
+
+TEST(report, csv_file_gets_one_heading)
+{
+	char path[] = "/tmp/ibrelk-report-XXXXXX";
+
+	::close(::mkstemp(path));
+
+	Options options;
+
+	options.csv = path;
+	options.json = true;
+	for (int i = 0; i < 2; i++) {
+		Reporter reporter(options);
+
+		reporter.begin({});
+		reporter.add(latency_row());
+	}
+
+	const std::string text = contents(path);
+
+	EXPECT_EQ(text.find("mode,metric"), 0u);
+	EXPECT_EQ(text.rfind("mode,metric"), 0u);
+	EXPECT_NE(text.rfind("uc-reliable,latency_us"), text.find("uc-reliable,latency_us"));
+	::unlink(path);
+}
+
+TEST(report, json)
+{
+	Options options;
+
+	options.json = true;
+	options.counters = true;
+
+	Reporter reporter(options);
+
+	reporter.begin({IBRELK_MODE_UC_RELIABLE, "10.1.0.1:1", "10.1.0.2:2", "ioctl"});
+	reporter.add(latency_row());
+
+	const std::string text = reporter.json();
+
+	for (const char *part : {"\"test\":\"latency\"", "\"ok\":true", "\"mode\":\"uc-reliable\"",
+		     "\"avg\":2.25", "\"size\":8", "\"tx_acks_explicit\":0"})
+		EXPECT_NE(text.find(part), std::string::npos) << part;
+	EXPECT_FALSE(reporter.failed());
+
+	Row bad = latency_row();
+
+	bad.mismatched = 1;
+	reporter.add(bad);
+	EXPECT_TRUE(reporter.failed());
+	EXPECT_NE(reporter.json().find("\"ok\":false"), std::string::npos);
+}
+
+TEST(report, table_columns_line_up)
+{
+	for (perf::Test test :
+		{perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth, perf::Test::rate}) {
+		Options options;
+
+		options.test = test;
+		options.verify = true;
+
+		Row row = latency_row();
+
+		row.mode = IBRELK_MODE_UC_NATIVE;
+
+		const std::string heading = table_heading(options, {row.mode, "a", "b", "ioctl"});
+		const std::string names = heading.substr(heading.find('\n') + 1);
+
+		EXPECT_EQ(names.size(), table_row(options, row).size()) << names << table_row(options, row);
+	}
+}
+
+TEST(report, failures_and_counters)
+{
+	Options options;
+	Row row = latency_row();
+
+	row.mismatched = 3;
+	EXPECT_NE(table_row(options, row).find("WRONG: 3"), std::string::npos);
+	row.error = "no progress";
+	EXPECT_NE(table_row(options, row).find("failed: no progress"), std::string::npos);
+
+	ibrelk_counters counters{};
+
+	EXPECT_EQ(counters_text("client", counters), "");
+	counters.drop_token = 4;
+	EXPECT_EQ(counters_text("client", counters), "#   client: drop_token=4\n");
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/**
+ * @file ibrelk.h
+ * @brief The C interface of libibrelk: reliable, ordered, tagged messages through /dev/ibrelk.
+ *
+ * The library is thin: the kernel module does the protocol, this library opens its descriptors, hands
+ * over batches of commands, and reads completions from a mapped ring without a system call. A program
+ *
+ *   1. opens the device, makes a ring and an endpoint that is bound to it;
+ *   2. names its peers (ibrelk_endpoint_peer_add()), which costs no communication;
+ *   3. submits sends and receives, and takes their completions from the ring.
+ *
+ * Conventions, unless a function says otherwise:
+ *   - Functions that return int return 0 or a count, or a negative errno; errno itself is not touched.
+ *     ibrelk_error_text() says what an error means and what to do about it.
+ *   - A buffer named in a command belongs to the kernel from its submission to its completion.
+ *   - An endpoint may be used by several threads at once. A ring has one consumer at a time: peek,
+ *     advance, poll and wait on one ring must not run in two threads at once.
+ *   - Creating and destroying allocates and may sleep; submitting, peeking and polling does neither.
+ *   - After fork() only the parent may go on using an object; the child may only exec or exit.
+ *   - No function may be called from a signal handler, except ibrelk_ring_peek().
+ *
+ * <ibrelk/ibrelk.hpp> is the C++20 face of the same functions.
+ */
+#ifndef IBRELK_H
+#define IBRELK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <ibrelk/uapi.h>
+
+#ifdef __cplusplus
+#define IBRELK_NOEXCEPT noexcept
+extern "C" {
+#else
+#define IBRELK_NOEXCEPT
+#endif
+
+/* The library is compiled with hidden visibility; what this header declares is what it shows. */
+#pragma GCC visibility push(default)
+
+/** Time limit that never runs out, in nanoseconds. */
+#define IBRELK_NO_LIMIT UINT64_MAX
+
+/** Room for the longest address text with its terminating zero, in bytes. */
+#define IBRELK_ADDRESS_TEXT_MAX 80
+
+/** An open /dev/ibrelk. */
+struct ibrelk_device;
+/** A completion ring, mapped. */
+struct ibrelk_ring;
+/** An endpoint, and the door by which commands reach it. */
+struct ibrelk_endpoint;
+
+/* ---- errors, names, version ---------------------------------------------------------------------- */
+
+/** @brief What was tried when an error came back; the same errno means different things. */
+enum ibrelk_call {
+	IBRELK_CALL_OPEN = 0,            /**< ibrelk_device_open() */
+	IBRELK_CALL_DEVICE = 1,          /**< ibrelk_device_query(), ibrelk_device_dump() */
+	IBRELK_CALL_RING_CREATE = 2,     /**< ibrelk_ring_create() */
+	IBRELK_CALL_ENDPOINT_CREATE = 3, /**< ibrelk_endpoint_create() */
+	IBRELK_CALL_PEER = 4,            /**< ibrelk_endpoint_peer_add(), ibrelk_endpoint_peer_query() */
+	IBRELK_CALL_SUBMIT = 5,          /**< ibrelk_endpoint_submit() and its relatives */
+	IBRELK_CALL_WAIT = 6,            /**< ibrelk_ring_wait() */
+	IBRELK_CALL_COMPLETION = 7,      /**< the status of a completion */
+	IBRELK_CALL_ADDRESS = 8,         /**< ibrelk_address_from_text() */
+};
+
+/**
+ * @brief Says in a sentence what an error means, and what to do about it where that is known.
+ * @param call  what was tried
+ * @param error an errno, positive or negative
+ * @return static text, never NULL; for an error that is not in our tables the text of strerror()
+ *
+ * Thread safe; does not allocate.
+ */
+const char *ibrelk_error_text(enum ibrelk_call call, int error) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Name of a mode, such as "uc-reliable".
+ * @param mode enum ibrelk_mode
+ * @return static text; "unknown" for a number that is no mode
+ */
+const char *ibrelk_mode_name(uint32_t mode) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Mode of a name; upper and lower case are the same.
+ * @param name such as "uc-reliable" or "default"
+ * @return enum ibrelk_mode, or -EINVAL (no such mode, or NULL)
+ */
+int ibrelk_mode_from_name(const char *name) IBRELK_NOEXCEPT;
+
+/** @brief Version of this library, such as "0.1.0". */
+const char *ibrelk_version(void) IBRELK_NOEXCEPT;
+
+/* ---- addresses ----------------------------------------------------------------------------------- */
+
+/**
+ * @brief Reads an address from its text.
+ * @param text    HOST, HOST:ENDPOINT, either followed by #GENERATION. HOST is an IPv4 address
+ *                (10.1.0.2), an IPv6 address or GID in brackets ([fe80::1]), or * for any. ENDPOINT
+ *                and GENERATION are decimal, 0 to 4294967295; missing, they are 0, which means any.
+ * @param address where it goes; unchanged on error
+ * @return 0, or -EINVAL (no such form, number out of range, or a NULL argument)
+ *
+ * Thread safe; does not allocate, and asks no name service.
+ */
+int ibrelk_address_from_text(const char *text, struct ibrelk_addr *address) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Writes an address as text: 10.1.0.2:77, [fe80::1]:77, with #5 if it has a generation.
+ * @param address the address
+ * @param text    where the text goes, zero-terminated
+ * @param bytes   room there; IBRELK_ADDRESS_TEXT_MAX is always enough
+ * @return length of the text without the zero, or -ENOSPC (too little room), -EINVAL (NULL argument)
+ */
+int ibrelk_address_to_text(const struct ibrelk_addr *address, char *text, size_t bytes) IBRELK_NOEXCEPT;
+
+/* ---- device -------------------------------------------------------------------------------------- */
+
+/**
+ * @brief Opens the device.
+ * @param path   NULL for /dev/ibrelk
+ * @param device where the handle goes; close it with ibrelk_device_close()
+ * @return 0, or -ENOENT, -ENXIO, -ENODEV (module not loaded), -EACCES, -EPERM (not in group rdma),
+ *         -EMFILE, -ENFILE, -ENOMEM, -EPROTO (the module speaks another ABI version)
+ */
+int ibrelk_device_open(const char *path, struct ibrelk_device **device) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Closes the device. Rings and endpoints made with it live on.
+ * @param device the handle, or NULL
+ */
+void ibrelk_device_close(struct ibrelk_device *device) IBRELK_NOEXCEPT;
+
+/** @brief The device's file descriptor; it stays the library's. */
+int ibrelk_device_fd(const struct ibrelk_device *device) IBRELK_NOEXCEPT;
+
+/**
+ * @brief What the module is and can do: versions, modes, limits.
+ * @param device the device
+ * @param query  where it goes
+ * @return 0, or -EFAULT (bad pointer)
+ */
+int ibrelk_device_query(const struct ibrelk_device *device, struct ibrelk_query *query) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Reads statistics.
+ * @param device      the device
+ * @param kind        enum ibrelk_dump_kind
+ * @param buffer      array of struct ibrelk_endpoint_info, ibrelk_path_info or ibrelk_port_info
+ * @param entry_bytes size of one entry as the caller knows it; what a module of another version does
+ *                    not fill is zero
+ * @param entries     in: room in the array, in entries; out: entries written
+ * @param total       out: entries that exist; more than *entries means the array was too small
+ * @return 0, or -EINVAL (kind), -EFAULT (buffer), -ENOMEM
+ */
+int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *buffer, uint32_t entry_bytes,
+	uint32_t *entries, uint32_t *total) IBRELK_NOEXCEPT;
+
+/* ---- completion ring ----------------------------------------------------------------------------- */
+
+/**
+ * @brief Makes a completion ring and maps it.
+ * @param device  the device
+ * @param entries entries wanted, 1 to ibrelk_query.ring_entries_max; rounded up to a power of two
+ * @param ring    where the handle goes; destroy it with ibrelk_ring_destroy()
+ * @return 0, or -EINVAL (entries), -EMFILE, -ENOMEM, -EPROTO (the module gave a ring that makes no sense)
+ */
+int ibrelk_ring_create(
+	const struct ibrelk_device *device, uint32_t entries, struct ibrelk_ring **ring) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Unmaps and closes the ring. Endpoints bound to it should be destroyed before; if not, their
+ *        further completions are lost, but nothing worse happens.
+ * @param ring the handle, or NULL
+ */
+void ibrelk_ring_destroy(struct ibrelk_ring *ring) IBRELK_NOEXCEPT;
+
+/**
+ * @brief The ring's file descriptor, for poll, epoll or io_uring: readable (POLLIN) while there are
+ *        completions. It stays the library's.
+ */
+int ibrelk_ring_fd(const struct ibrelk_ring *ring) IBRELK_NOEXCEPT;
+
+/** @brief Number of entries that the ring got. */
+uint32_t ibrelk_ring_entries(const struct ibrelk_ring *ring) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Looks at the completions that are there, without consuming them.
+ * @param ring  the ring
+ * @param count out: completions in the returned run; more may follow when the ring wraps around
+ * @return the first of them, valid until ibrelk_ring_advance(); NULL if there is none
+ *
+ * No system call, except one if the ring is empty and the kernel holds completions that did not fit.
+ */
+const struct ibrelk_completion *ibrelk_ring_peek(struct ibrelk_ring *ring, uint32_t *count) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Consumes completions, so that the kernel can use their room again.
+ * @param ring  the ring
+ * @param count how many, at most what ibrelk_ring_peek() returned (more is cut to what is there)
+ */
+void ibrelk_ring_advance(struct ibrelk_ring *ring, uint32_t count) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Copies completions out and consumes them. No system call, except as for ibrelk_ring_peek().
+ * @param ring        the ring
+ * @param completions where they go
+ * @param count       room there
+ * @return number of completions, 0 if there are none
+ */
+uint32_t ibrelk_ring_poll(
+	struct ibrelk_ring *ring, struct ibrelk_completion *completions, uint32_t count) IBRELK_NOEXCEPT;
+
+/** @brief How to wait; zero members mean none of that. */
+struct ibrelk_wait_options {
+	uint32_t count;        /**< completions to wait for, 1 to the ring's entries */
+	uint32_t flags;        /**< zero */
+	uint64_t timeout_ns;   /**< longest wait; 0: only look; IBRELK_NO_LIMIT: no limit */
+	uint64_t spin_ns;      /**< how long of it to watch the mapped ring, in user space, before sleeping */
+	uint64_t busy_poll_ns; /**< how long of the rest the kernel polls the adapter before sleeping */
+};
+
+/**
+ * @brief Waits until completions are there.
+ * @param ring    the ring
+ * @param options how
+ * @return number of completions in the ring: fewer than count if time ran out; or -EINVAL (count, flags),
+ *         -EINTR (a signal came)
+ *
+ * Returns without a system call if enough are there already, or come while it spins.
+ */
+int ibrelk_ring_wait(struct ibrelk_ring *ring, const struct ibrelk_wait_options *options) IBRELK_NOEXCEPT;
+
+/* ---- commands ------------------------------------------------------------------------------------ */
+
+/**
+ * @brief Fills in a tagged send.
+ * @param peer      handle of the destination
+ * @param buffer    the message; the kernel's until the completion
+ * @param bytes     its length, 0 to ibrelk_query.message_max
+ * @param tag       any 64 bits
+ * @param user_data comes back in the completion
+ * @return the command; set .level and .flags for other than the defaults
+ */
+static inline struct ibrelk_command ibrelk_command_send(
+	uint32_t peer, const void *buffer, uint64_t bytes, uint64_t tag, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command;
+
+	memset(&command, 0, sizeof(command));
+	command.opcode = IBRELK_OP_SEND;
+	command.peer = peer;
+	command.user_data = user_data;
+	command.addr = (uint64_t)(uintptr_t)buffer;
+	command.length = bytes;
+	command.tag = tag;
+	return command;
+}
+
+/**
+ * @brief Fills in a tagged receive.
+ * @param peer      handle of the wanted source, or IBRELK_PEER_ANY
+ * @param buffer    where the message goes; the kernel's until the completion
+ * @param bytes     room there; a longer message completes with -EMSGSIZE and the prefix that fits
+ * @param tag       wanted tag
+ * @param ignore    bits of the tag that need not match
+ * @param user_data comes back in the completion
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_recv(uint32_t peer, void *buffer, uint64_t bytes,
+	uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command;
+
+	memset(&command, 0, sizeof(command));
+	command.opcode = IBRELK_OP_RECV;
+	command.peer = peer;
+	command.user_data = user_data;
+	command.addr = (uint64_t)(uintptr_t)buffer;
+	command.length = bytes;
+	command.tag = tag;
+	command.ignore = ignore;
+	return command;
+}
+
+/**
+ * @brief Fills in the cancelling of posted receives.
+ * @param target    user_data of the receives to cancel; each completes with -ECANCELED
+ * @param user_data of this command; its completion's length says how many were cancelled, its status is
+ *                  -ENOENT if none was
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_cancel(uint64_t target, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command;
+
+	memset(&command, 0, sizeof(command));
+	command.opcode = IBRELK_OP_CANCEL;
+	command.user_data = user_data;
+	command.addr = target;
+	return command;
+}
+
+/* ---- endpoint ------------------------------------------------------------------------------------ */
+
+/**
+ * @brief By which door commands enter the kernel. Both do the same.
+ *
+ * IBRELK_DOOR_AUTO obeys the environment variable IBRELK_DOOR (auto, ioctl, uring or prefer-uring), and
+ * is the ioctl without it: a batch is accepted before either call returns, so io_uring has nothing to
+ * overlap and only adds the cost of its two queues. An explicit choice beats the environment.
+ */
+enum ibrelk_door {
+	IBRELK_DOOR_AUTO = 0,         /**< the environment's choice, else the faster one: ioctl */
+	IBRELK_DOOR_IOCTL = 1,        /**< ioctl */
+	IBRELK_DOOR_URING = 2,        /**< io_uring; creating the endpoint fails where it does not work */
+	IBRELK_DOOR_PREFER_URING = 3, /**< io_uring where it works, else quietly ioctl */
+};
+
+/** @brief What an endpoint should be like. All zero, except a send ring, is a good endpoint. */
+struct ibrelk_endpoint_options {
+	uint32_t mode;                 /**< enum ibrelk_mode */
+	uint32_t door;                 /**< enum ibrelk_door */
+	struct ibrelk_ring *send_ring; /**< where sends complete; required */
+	struct ibrelk_ring *recv_ring; /**< where receives and cancels complete; NULL: the send ring */
+	struct ibrelk_addr local;      /**< wanted GID (zero: any) and endpoint number (0: any) */
+	uint64_t job_key;              /**< only endpoints with the same key talk; 0: the user's own */
+	uint64_t unexpected_bytes;     /**< most memory for early messages, bytes; 0: module default */
+	uint32_t sends;                /**< most outstanding sends; 0: module default */
+	uint32_t recvs;                /**< most posted receives; 0: module default */
+	uint64_t reserved[4];          /**< zero */
+};
+
+/**
+ * @brief Makes an endpoint.
+ * @param device   the device
+ * @param options  what it should be like
+ * @param endpoint where the handle goes; destroy it with ibrelk_endpoint_destroy()
+ * @return 0, or
+ *         -EINVAL (mode, door, limits, reserved members, no ring, or IBRELK_DOOR has no known value),
+ *         -EPERM (native modes are not allowed on this node), -EADDRINUSE (endpoint number taken),
+ *         -EADDRNOTAVAIL (no usable port has that GID), -ENODEV (no usable port for the mode),
+ *         -EDQUOT (the user's quota is used up), -EMFILE, -ENOMEM,
+ *         -ENOTSUP (io_uring was forced and does not work here)
+ */
+int ibrelk_endpoint_create(const struct ibrelk_device *device, const struct ibrelk_endpoint_options *options,
+	struct ibrelk_endpoint **endpoint) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Destroys the endpoint. Buffered sends still go out; outstanding commands complete no more.
+ * @param endpoint the handle, or NULL. No other thread may use it any more
+ */
+void ibrelk_endpoint_destroy(struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
+
+/** @brief The endpoint's file descriptor, for one's own io_uring; it stays the library's. */
+int ibrelk_endpoint_fd(const struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
+
+/** @brief The door in use: IBRELK_DOOR_IOCTL or IBRELK_DOOR_URING. */
+enum ibrelk_door ibrelk_endpoint_door(const struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
+
+/** @brief The mode in use, never IBRELK_MODE_DEFAULT. */
+enum ibrelk_mode ibrelk_endpoint_mode(const struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
+
+/**
+ * @brief The endpoint's own address, with its generation, to be told to others.
+ * @param endpoint the endpoint
+ * @param address  where it goes
+ */
+void ibrelk_endpoint_address(
+	const struct ibrelk_endpoint *endpoint, struct ibrelk_addr *address) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Names a peer. Does not talk to it: contact is made by the first command that needs it.
+ * @param endpoint the endpoint
+ * @param address  the peer's address; neither its GID nor its endpoint number may be zero
+ * @param handle   out: its handle; the same address gives the same handle
+ * @return 0, or -EINVAL (GID or endpoint number is zero), -ENOMEM, -ENOSPC (too many peers)
+ */
+int ibrelk_endpoint_peer_add(struct ibrelk_endpoint *endpoint, const struct ibrelk_addr *address,
+	uint32_t *handle) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Address of a peer handle, such as the source in a completion.
+ * @param endpoint the endpoint
+ * @param handle   the handle
+ * @param address  where the address goes
+ * @return 0, or -ENOENT (no such handle)
+ */
+int ibrelk_endpoint_peer_query(
+	struct ibrelk_endpoint *endpoint, uint32_t handle, struct ibrelk_addr *address) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits a batch of commands, in order.
+ * @param endpoint the endpoint
+ * @param commands the commands; they may be overwritten once this returns
+ * @param count    how many, 1 to ibrelk_query.batch_max
+ * @return how many were accepted, from the start of the batch; 0: nothing fits now. Each accepted command
+ *         completes exactly once (or not at all if it has IBRELK_CMD_NO_SUCCESS and succeeds).
+ *         A wrong command ends the batch before it; if it is the first:
+ *         -EINVAL (opcode, level, flags, members that the opcode does not use, length above message_max,
+ *         count), -ENOENT (no such peer handle), -EFAULT (a bad pointer), -EOPNOTSUPP (opcode of a later
+ *         version), -ENOMEM, -ENODEV (the endpoint's device is gone)
+ *
+ * Thread safe; does not allocate. Nothing is retried.
+ */
+int ibrelk_endpoint_submit(struct ibrelk_endpoint *endpoint, const struct ibrelk_command *commands,
+	uint32_t count) IBRELK_NOEXCEPT;
+
+/** @brief Is given each completion that ibrelk_endpoint_submit_all() takes from a ring. */
+typedef void (*ibrelk_completion_handler)(void *context, const struct ibrelk_completion *completion);
+
+/**
+ * @brief Submits a whole batch, of any length, waiting for room as often as it takes.
+ * @param endpoint   the endpoint
+ * @param commands   the commands
+ * @param count      how many
+ * @param ring       a ring of the endpoint whose completions are handed to @p handler to make room, or NULL
+ *                   to leave them alone (another thread consumes them)
+ * @param handler    called for each, in this thread; required if there is a ring
+ * @param context    first argument of the handler
+ * @param timeout_ns longest wait, or IBRELK_NO_LIMIT
+ * @return how many were accepted: fewer than count if time ran out or a command is wrong after others were
+ *         accepted (submitting the rest then tells); -ETIMEDOUT (none fitted in time), -EINTR (a signal
+ *         came before any was accepted), or an error of ibrelk_endpoint_submit() for the first command
+ *
+ * Waits for completions rather than in a loop. Counts as a consumer of the ring.
+ */
+int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint, const struct ibrelk_command *commands,
+	uint32_t count, struct ibrelk_ring *ring, ibrelk_completion_handler handler, void *context,
+	uint64_t timeout_ns) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one tagged send; parameters as for ibrelk_command_send().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_send(struct ibrelk_endpoint *endpoint, uint32_t peer, const void *buffer, uint64_t bytes,
+	uint64_t tag, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one tagged receive; parameters as for ibrelk_command_recv().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_recv(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer, uint64_t bytes,
+	uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits the cancelling of receives; parameters as for ibrelk_command_cancel().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_cancel(
+	struct ibrelk_endpoint *endpoint, uint64_t target, uint64_t user_data) IBRELK_NOEXCEPT;
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* IBRELK_H */

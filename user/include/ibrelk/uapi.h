@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR BSD-2-Clause */
+/*
+ * The interface between user space and ibrelk.ko.
+ *
+ * There are three kinds of file descriptor:
+ *
+ *   device    open("/dev/ibrelk"): asks for limits and statistics, and makes the other two;
+ *   ring      a completion ring, mapped and polled without a system call;
+ *   endpoint  sends and receives messages; every result goes to one of its two rings.
+ *
+ * Commands enter an endpoint through one of two doors that behave alike: the ioctl
+ * IBRELK_IOC_SUBMIT, and an IORING_OP_URING_CMD whose cmd_op is IBRELK_IOC_SUBMIT and whose
+ * 16 byte payload is struct ibrelk_submit_uring. Both return how many commands of the batch were
+ * accepted, from its start, and never -EAGAIN: 0 means that nothing fits now. An accepted command
+ * has its completion reserved, so a full ring never loses one. A command that is wrong stops the
+ * batch: the commands before it are accepted, and if it is the first the call fails with its error.
+ *
+ * Layouts are the same for 32 and 64 bit programs; pointers travel as __u64. Reserved members and
+ * unknown flag bits must be zero (else EINVAL), so that they can get a meaning later.
+ */
+#ifndef IBRELK_UAPI_H
+#define IBRELK_UAPI_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define IBRELK_ABI_VERSION	1
+#define IBRELK_DEVICE_PATH	"/dev/ibrelk"
+
+/**
+ * enum ibrelk_mode - how an endpoint's messages travel
+ * @IBRELK_MODE_DEFAULT: what the module recommends; at present UC-reliable where the device has UC,
+ *	else UD-reliable, else RC-reliable
+ * @IBRELK_MODE_RC_NATIVE: reliable connection, the adapter alone answers for reliability
+ * @IBRELK_MODE_UC_NATIVE: unreliable connection without retransmission. Unsafe: a message may be lost
+ * @IBRELK_MODE_UD_NATIVE: unreliable datagrams without retransmission. Unsafe: a message may be lost
+ * @IBRELK_MODE_RC_RELIABLE: reliable connection under the reliability engine (for comparison)
+ * @IBRELK_MODE_UC_RELIABLE: unreliable connection under the reliability engine
+ * @IBRELK_MODE_UD_RELIABLE: unreliable datagrams under the reliability engine
+ *
+ * Native modes are refused with EPERM unless the module parameter allow_native is set.
+ */
+enum ibrelk_mode {
+	IBRELK_MODE_DEFAULT = 0,
+	IBRELK_MODE_RC_NATIVE = 1,
+	IBRELK_MODE_UC_NATIVE = 2,
+	IBRELK_MODE_UD_NATIVE = 3,
+	IBRELK_MODE_RC_RELIABLE = 4,
+	IBRELK_MODE_UC_RELIABLE = 5,
+	IBRELK_MODE_UD_RELIABLE = 6,
+};
+#define IBRELK_MODE_COUNT	7
+
+/**
+ * struct ibrelk_addr - names an endpoint
+ * @gid: a GID of the endpoint's node; an IPv4 address as ::ffff:a.b.c.d. All zero: any (local side)
+ * @endpoint: endpoint number on that node, 1 to 2^32-1; 0: any (local side only)
+ * @generation: which life of that endpoint number; 0: any. Learned at contact
+ */
+struct ibrelk_addr {
+	__u8  gid[16];
+	__u32 endpoint;
+	__u32 generation;
+};
+
+/* ---- device descriptor ------------------------------------------------------------------- */
+
+/**
+ * struct ibrelk_query - IBRELK_IOC_QUERY: what this module is and can do
+ * @abi_version: IBRELK_ABI_VERSION of the module
+ * @protocol_version: version of the wire protocol
+ * @modes: bit (1 << mode) for each mode that an endpoint can be created with now
+ * @ports: usable device ports
+ * @instance: random number of this module life
+ * @eager_max: longest message sent without a rendezvous, in bytes
+ * @message_max: longest message, in bytes
+ * @recvs_max: most receives that can be posted on an endpoint
+ * @sends_max: most sends that can be outstanding on an endpoint
+ * @ring_entries_max: largest completion ring, in entries
+ * @batch_max: most commands in one submission
+ * @reserved: zero
+ */
+struct ibrelk_query {
+	__u32 abi_version;
+	__u32 protocol_version;
+	__u32 modes;
+	__u32 ports;
+	__u8  instance[16];
+	__u64 eager_max;
+	__u64 message_max;
+	__u32 recvs_max;
+	__u32 sends_max;
+	__u32 ring_entries_max;
+	__u32 batch_max;
+	__u64 reserved[4];
+};
+
+/**
+ * struct ibrelk_ring_create - IBRELK_IOC_RING_CREATE: make a completion ring
+ * @entries: in: entries wanted, 1 to ring_entries_max, rounded up to a power of two; out: entries given
+ * @flags: zero
+ * @fd: out: the ring's descriptor (close-on-exec)
+ * @reserved0: zero
+ * @map_bytes: out: bytes to mmap() from offset 0 of @fd, shared, readable and writable
+ * @reserved: zero
+ *
+ * Errors: EINVAL (entries, flags, reserved), EMFILE, ENOMEM.
+ */
+struct ibrelk_ring_create {
+	__u32 entries;
+	__u32 flags;
+	__s32 fd;
+	__u32 reserved0;
+	__u64 map_bytes;
+	__u64 reserved[4];
+};
+
+/**
+ * struct ibrelk_endpoint_create - IBRELK_IOC_ENDPOINT_CREATE: make an endpoint
+ * @mode: enum ibrelk_mode; out: the mode that was given for IBRELK_MODE_DEFAULT
+ * @flags: zero
+ * @send_ring: descriptor of the ring for send completions
+ * @recv_ring: descriptor of the ring for receive completions; may be the same
+ * @local: in: wanted local GID (zero: any) and endpoint number (zero: any; else 1 to 65535 is for well
+ *	known services); out: the endpoint's address, with its generation. With a zero GID the
+ *	first usable port's GID is reported
+ * @job_key: endpoints talk only to endpoints with the same key; 0: the user's own default key
+ * @unexpected_bytes: most memory for messages that arrive before their receive; 0: module default
+ * @sends: most outstanding sends; 0: module default
+ * @recvs: most posted receives; 0: module default
+ * @fd: out: the endpoint's descriptor (close-on-exec)
+ * @reserved0: zero
+ * @reserved: zero
+ *
+ * Errors: EINVAL (mode, flags, reserved, limits), EPERM (native mode not allowed), EADDRINUSE (endpoint
+ * number taken), EADDRNOTAVAIL (no usable port has that GID), ENODEV (no usable port at all, or none
+ * that has the mode's queue pair type), EBADF (not a ring of the same user), EMFILE, ENOMEM, EDQUOT.
+ */
+struct ibrelk_endpoint_create {
+	__u32 mode;
+	__u32 flags;
+	__s32 send_ring;
+	__s32 recv_ring;
+	struct ibrelk_addr local;
+	__u64 job_key;
+	__u64 unexpected_bytes;
+	__u32 sends;
+	__u32 recvs;
+	__s32 fd;
+	__u32 reserved0;
+	__u64 reserved[4];
+};
+
+/**
+ * enum ibrelk_dump_kind - what IBRELK_IOC_DUMP lists
+ * @IBRELK_DUMP_ENDPOINTS: array of struct ibrelk_endpoint_info
+ * @IBRELK_DUMP_PATHS: array of struct ibrelk_path_info
+ * @IBRELK_DUMP_PORTS: array of struct ibrelk_port_info
+ */
+enum ibrelk_dump_kind {
+	IBRELK_DUMP_ENDPOINTS = 1,
+	IBRELK_DUMP_PATHS = 2,
+	IBRELK_DUMP_PORTS = 3,
+};
+
+/**
+ * struct ibrelk_dump - IBRELK_IOC_DUMP: read statistics
+ * @kind: enum ibrelk_dump_kind
+ * @flags: zero
+ * @buffer: address of an array of entries of that kind
+ * @entry_bytes: size of an entry as the caller knows it; the kernel fills the smaller of both sizes
+ * @entries: in: room in @buffer; out: entries written
+ * @total: out: entries that exist; more than @entries means that the buffer was too small
+ * @reserved: zero
+ *
+ * Users see their own endpoints, and paths and ports; CAP_NET_ADMIN sees all endpoints.
+ * Errors: EINVAL, EFAULT, ENOMEM.
+ */
+struct ibrelk_dump {
+	__u32 kind;
+	__u32 flags;
+	__u64 buffer;
+	__u32 entry_bytes;
+	__u32 entries;
+	__u32 total;
+	__u32 reserved;
+};
+
+/** struct ibrelk_counters - what is counted for each path; sums for an endpoint */
+struct ibrelk_counters {
+	__u64 tx_messages;		/* messages accepted for sending */
+	__u64 tx_bytes;			/* their bytes */
+	__u64 rx_messages;		/* messages delivered to a receive or to the unexpected queue */
+	__u64 rx_bytes;
+	__u64 tx_segments;		/* packets that carried data, the first time */
+	__u64 rx_segments;		/* packets with data accepted */
+	__u64 tx_eager;			/* messages sent eagerly */
+	__u64 tx_rendezvous;		/* messages that went by RTS/CTS */
+	__u64 tx_acks_explicit;		/* packets sent only to acknowledge */
+	__u64 tx_acks_piggybacked;	/* data or control packets that carried fresh acknowledgement */
+	__u64 tx_acks_credit;		/* packets sent only to convey credits (flow control ACKs) */
+	__u64 rx_acks_explicit;
+	__u64 retransmits_rack;		/* packets repeated because something sent later was acknowledged */
+	__u64 retransmits_probe;	/* packets repeated as tail probe */
+	__u64 retransmits_timeout;	/* packets repeated because the retransmission timer ran out */
+	__u64 rx_duplicates;		/* packets or fragments that had been received before */
+	__u64 lost_messages;		/* native modes: messages known to be missing */
+	__u64 unexpected_messages;	/* messages that arrived before their receive */
+	__u64 bounced_bytes;		/* bytes that went through a bounce buffer, memory not being pinnable */
+	__u64 drop_length;		/* received packets dropped: shorter than they say, or too short */
+	__u64 drop_version;		/* ... other protocol version or unknown type */
+	__u64 drop_checksum;		/* ... header checksum wrong */
+	__u64 drop_token;		/* ... of no live path: forged, or of a former life */
+	__u64 drop_window;		/* ... outside the receive window */
+	__u64 drop_flow;		/* ... for a flow or transfer that does not exist (any more) */
+	__u64 drop_memory;		/* ... no memory to keep it; will be sent again */
+	__u64 drop_malformed;		/* ... frame with impossible contents */
+	__u64 send_errors;		/* work requests that completed in error */
+	__u64 reconnects;		/* queue pairs rebuilt */
+	__u64 reserved[3];
+};
+
+/** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */
+struct ibrelk_endpoint_info {
+	struct ibrelk_addr local;
+	__u32 mode;
+	__u32 uid;
+	__s32 pid;			/* who created it; 0: gone, its last sends are still under way */
+	__u32 flows;			/* remote endpoints known */
+	__u32 sends;			/* outstanding sends */
+	__u32 recvs;			/* posted receives */
+	__u32 unexpected;		/* messages that wait for a receive */
+	__u32 reserved0;
+	__u64 unexpected_bytes;
+	__u64 unexpected_bytes_max;	/* high-water mark */
+	struct ibrelk_counters counters;
+};
+
+/** struct ibrelk_path_info - entry of IBRELK_DUMP_PATHS */
+struct ibrelk_path_info {
+	__u8  local_gid[16];
+	__u8  remote_gid[16];
+	__u8  instance[16];		/* of the peer; zero until it is known */
+	__u32 mode;
+	__u32 state;			/* enum ibrelk_path_state */
+	char  device[64];
+	__u32 port;
+	__u32 mtu;			/* path MTU, bytes */
+	__u32 srtt_us;
+	__u32 rttvar_us;
+	__u32 rttmin_us;
+	__u32 rto_us;
+	__u32 window;			/* packets that may be in flight */
+	__u32 in_flight;
+	__u32 queue;			/* fragments waiting to be sent */
+	__u32 queue_max;
+	__u32 flows;
+	__s32 error;			/* last error, 0 or negative errno */
+	__u64 memory_bytes;		/* reliability memory now: unacknowledged and waiting fragments */
+	__u64 memory_bytes_max;
+	struct ibrelk_counters counters;
+};
+
+/** enum ibrelk_path_state - life of a path; see Documentation/protocol.rst */
+enum ibrelk_path_state {
+	IBRELK_PATH_DOWN = 0,
+	IBRELK_PATH_CONNECTING = 1,
+	IBRELK_PATH_UP = 2,
+	IBRELK_PATH_BROKEN = 3,
+	IBRELK_PATH_DEAD = 4,
+};
+
+/** struct ibrelk_port_info - entry of IBRELK_DUMP_PORTS */
+struct ibrelk_port_info {
+	char  device[64];
+	__u32 port;
+	__u32 usable;			/* 0 or 1 */
+	__u8  gid[16];
+	__u32 mtu;			/* bytes */
+	__u32 modes;			/* bit (1 << mode) */
+	char  reason[64];		/* why it is not usable */
+};
+
+#define IBRELK_IOC_MAGIC		0xB7
+#define IBRELK_IOC_QUERY		_IOR(IBRELK_IOC_MAGIC, 0x00, struct ibrelk_query)
+#define IBRELK_IOC_RING_CREATE		_IOWR(IBRELK_IOC_MAGIC, 0x01, struct ibrelk_ring_create)
+#define IBRELK_IOC_ENDPOINT_CREATE	_IOWR(IBRELK_IOC_MAGIC, 0x02, struct ibrelk_endpoint_create)
+#define IBRELK_IOC_DUMP			_IOWR(IBRELK_IOC_MAGIC, 0x03, struct ibrelk_dump)
+
+/* ---- ring descriptor --------------------------------------------------------------------- */
+
+/**
+ * struct ibrelk_ring_header - first page of a mapped ring
+ * @tail: entries ever written, by the kernel; read with acquire
+ * @flags: IBRELK_RING_OVERFLOW: completions wait in the kernel for room; any IBRELK_IOC_RING_WAIT
+ *	(also with a zero time limit) moves them in
+ * @reserved0: zero
+ * @entries: number of entries, a power of two
+ * @entries_offset: where they start in the mapping, bytes
+ * @reserved1: zero
+ * @head: entries ever consumed, by user space; written with release. The kernel believes only its
+ *	own @tail: a nonsensical head makes the ring look full, nothing worse
+ * @reserved2: zero
+ */
+struct ibrelk_ring_header {
+	__u32 tail;
+	__u32 flags;
+	__u32 reserved0[14];
+	__u32 entries;
+	__u32 entries_offset;
+	__u32 reserved1[14];
+	__u32 head;
+	__u32 reserved2[15];
+};
+#define IBRELK_RING_OVERFLOW	(1u << 0)
+
+/**
+ * struct ibrelk_completion - one entry of a completion ring
+ * @user_data: of the command
+ * @status: 0, or a negative errno (see Documentation/uapi.rst for each and its cause)
+ * @opcode: enum ibrelk_opcode of the command
+ * @reserved0: zero
+ * @flags: IBRELK_CQE_*
+ * @endpoint: number of the endpoint, several of which may share a ring
+ * @peer: handle of the other side; for a receive its source. IBRELK_PEER_ANY if there is none
+ * @length: bytes of the whole message. With -EMSGSIZE only as many as fit were written
+ * @tag: tag of the message
+ * @immediate: 64 bits that travelled with it, if IBRELK_CQE_IMMEDIATE
+ * @offset: where the message starts in a multi-receive buffer
+ * @reserved: zero
+ */
+struct ibrelk_completion {
+	__u64 user_data;
+	__s32 status;
+	__u8  opcode;
+	__u8  reserved0;
+	__u16 flags;
+	__u32 endpoint;
+	__u32 peer;
+	__u64 length;
+	__u64 tag;
+	__u64 immediate;
+	__u64 offset;
+	__u64 reserved;
+};
+#define IBRELK_CQE_IMMEDIATE	(1u << 0)	/* .immediate is valid */
+#define IBRELK_CQE_UNTAGGED	(1u << 1)	/* of the untagged match space */
+#define IBRELK_CQE_RELEASED	(1u << 2)	/* a multi-receive buffer was given back */
+
+/**
+ * struct ibrelk_ring_wait - IBRELK_IOC_RING_WAIT: wait until completions are there
+ * @count: completions to wait for, at least 1 (the ring's size is the most)
+ * @flags: zero
+ * @timeout_ns: longest wait; 0: do not sleep; ~0: no limit
+ * @busy_poll_ns: how long of it to poll the adapter's completion queues instead of sleeping
+ *
+ * Returns the number of completions in the ring (maybe less than @count when time ran out).
+ * Errors: EINVAL, EFAULT, EINTR.
+ */
+struct ibrelk_ring_wait {
+	__u32 count;
+	__u32 flags;
+	__u64 timeout_ns;
+	__u64 busy_poll_ns;
+};
+#define IBRELK_IOC_RING_WAIT		_IOW(IBRELK_IOC_MAGIC, 0x20, struct ibrelk_ring_wait)
+
+/* ---- endpoint descriptor ----------------------------------------------------------------- */
+
+#define IBRELK_PEER_ANY		0xffffffffu	/* receive from any source */
+
+/**
+ * struct ibrelk_peer - IBRELK_IOC_PEER_ADD and IBRELK_IOC_PEER_QUERY
+ * @addr: address (in for ADD, out for QUERY)
+ * @handle: handle (out for ADD, in for QUERY). The same address gives the same handle
+ * @reserved: zero
+ *
+ * ADD does not talk to the peer: contact is made by the first command that needs it.
+ * Errors: EINVAL (zero endpoint number, reserved), ENOENT (QUERY: no such handle), ENOMEM, ENOSPC.
+ */
+struct ibrelk_peer {
+	struct ibrelk_addr addr;
+	__u32 handle;
+	__u32 reserved;
+};
+
+/**
+ * enum ibrelk_opcode - what a command asks for
+ * @IBRELK_OP_NOP: completes at once with status 0
+ * @IBRELK_OP_SEND: send a message
+ * @IBRELK_OP_RECV: post a receive
+ * @IBRELK_OP_CANCEL: cancel the posted receives whose user_data equals .addr; each completes with
+ *	-ECANCELED, and this command with the number cancelled in .length (-ENOENT if 0)
+ *
+ * The others are numbered so that they can come without breaking anything; at present they are
+ * answered with EOPNOTSUPP.
+ */
+enum ibrelk_opcode {
+	IBRELK_OP_NOP = 0,
+	IBRELK_OP_SEND = 1,
+	IBRELK_OP_RECV = 2,
+	IBRELK_OP_CANCEL = 3,
+	IBRELK_OP_PROBE = 4,
+	IBRELK_OP_CLAIM = 5,
+	IBRELK_OP_DISCARD = 6,
+	IBRELK_OP_RECV_MULTI = 7,
+	IBRELK_OP_PUT = 8,
+	IBRELK_OP_GET = 9,
+	IBRELK_OP_ATOMIC = 10,
+};
+
+/**
+ * enum ibrelk_level - when a send counts as complete
+ * @IBRELK_LEVEL_DEFAULT: BUFFERED up to the eager threshold, DELIVERED above
+ * @IBRELK_LEVEL_BUFFERED: the user's buffer may be used again
+ * @IBRELK_LEVEL_DELIVERED: the peer's kernel has acknowledged all of it
+ * @IBRELK_LEVEL_MATCHED: a receive has taken it (synchronous send)
+ */
+enum ibrelk_level {
+	IBRELK_LEVEL_DEFAULT = 0,
+	IBRELK_LEVEL_BUFFERED = 1,
+	IBRELK_LEVEL_DELIVERED = 2,
+	IBRELK_LEVEL_MATCHED = 3,
+};
+
+#define IBRELK_CMD_NO_SUCCESS	(1u << 0)	/* no completion unless it fails */
+#define IBRELK_CMD_UNTAGGED	(1u << 1)	/* the untagged match space; tag and ignore must be 0 */
+#define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message */
+#define IBRELK_CMD_IOVEC	(1u << 3)	/* reserved: .addr is an array of .length iovecs */
+#define IBRELK_CMD_REGION	(1u << 4)	/* reserved: .addr is an offset in region .region */
+
+/**
+ * struct ibrelk_command - one command
+ * @opcode: enum ibrelk_opcode
+ * @level: SEND: enum ibrelk_level; else 0
+ * @flags: IBRELK_CMD_*
+ * @peer: SEND: destination handle; RECV: source handle or IBRELK_PEER_ANY
+ * @user_data: comes back in the completion
+ * @addr: buffer; CANCEL: user_data of the receives to cancel
+ * @length: bytes of the buffer
+ * @tag: SEND: of the message; RECV: wanted
+ * @ignore: RECV: bits of @tag that need not match
+ * @immediate: SEND: with IBRELK_CMD_IMMEDIATE
+ * @region: zero (reserved for region objects)
+ * @reserved0: zero
+ * @remote_addr: zero (reserved for put, get and atomics)
+ * @remote_key: zero (likewise)
+ * @reserved: zero
+ */
+struct ibrelk_command {
+	__u8  opcode;
+	__u8  level;
+	__u16 flags;
+	__u32 peer;
+	__u64 user_data;
+	__u64 addr;
+	__u64 length;
+	__u64 tag;
+	__u64 ignore;
+	__u64 immediate;
+	__u32 region;
+	__u32 reserved0;
+	__u64 remote_addr;
+	__u64 remote_key;
+	__u64 reserved[2];
+};
+
+/**
+ * struct ibrelk_submit - IBRELK_IOC_SUBMIT by ioctl
+ * @commands: address of an array of struct ibrelk_command
+ * @count: commands in it, 1 to batch_max
+ * @flags: zero
+ *
+ * The call returns the number of accepted commands.
+ */
+struct ibrelk_submit {
+	__u64 commands;
+	__u32 count;
+	__u32 flags;
+};
+
+/** struct ibrelk_submit_uring - payload of an IORING_OP_URING_CMD; as struct ibrelk_submit */
+struct ibrelk_submit_uring {
+	__u64 commands;
+	__u32 count;
+	__u32 flags;
+};
+
+#define IBRELK_IOC_SUBMIT		_IOW(IBRELK_IOC_MAGIC, 0x40, struct ibrelk_submit)
+#define IBRELK_IOC_PEER_ADD		_IOWR(IBRELK_IOC_MAGIC, 0x41, struct ibrelk_peer)
+#define IBRELK_IOC_PEER_QUERY		_IOWR(IBRELK_IOC_MAGIC, 0x42, struct ibrelk_peer)
+
+#endif /* IBRELK_UAPI_H */

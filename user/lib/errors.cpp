@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What errors mean. An errno has thirty letters for all the things that can go wrong; which of them it was
+// depends on the call, and what to do about it is what the user wants to know.
+#include <cerrno>
+#include <cstring>
+
+#include <ibrelk/ibrelk.h>
+
+namespace
+{
+
+struct Text {
+	ibrelk_call call;
+	int error;
+	const char *text;
+};
+
+constexpr const char *not_loaded = "there is no /dev/ibrelk: is ibrelk.ko loaded? sudo modprobe ibrelk";
+constexpr const char *not_allowed = "no permission for /dev/ibrelk: become a member of group rdma "
+				    "(sudo adduser $USER rdma, then log in again)";
+constexpr const char *too_many_files = "too many open files: raise the limit (ulimit -n)";
+constexpr const char *no_memory = "out of memory, or over the memory limit of the control group";
+
+constexpr Text texts[] = {
+	{IBRELK_CALL_OPEN, ENOENT, not_loaded},
+	{IBRELK_CALL_OPEN, ENXIO, not_loaded},
+	{IBRELK_CALL_OPEN, ENODEV, not_loaded},
+	{IBRELK_CALL_OPEN, EACCES, not_allowed},
+	{IBRELK_CALL_OPEN, EPERM, not_allowed},
+	{IBRELK_CALL_OPEN, EPROTO,
+		"libibrelk and ibrelk.ko are of different versions: install matching ones"},
+	{IBRELK_CALL_OPEN, ENOTTY, "the file that was opened is not the device of ibrelk.ko"},
+	{IBRELK_CALL_OPEN, EMFILE, too_many_files},
+
+	{IBRELK_CALL_RING_CREATE, EINVAL,
+		"a ring cannot have that many entries (ibrelk query shows the limit)"},
+	{IBRELK_CALL_RING_CREATE, EMFILE, too_many_files},
+	{IBRELK_CALL_RING_CREATE, ENOMEM, no_memory},
+	{IBRELK_CALL_RING_CREATE, EPROTO,
+		"the module gave a ring that makes no sense: install matching versions"},
+
+	{IBRELK_CALL_ENDPOINT_CREATE, EINVAL,
+		"no such mode or door (see also the environment variable IBRELK_DOOR), or a limit is too "
+		"high "
+		"(ibrelk query shows the limits)"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EPERM,
+		"native modes may lose messages and are not allowed on this node: load the module with "
+		"allow_native=1"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EADDRINUSE,
+		"the endpoint number is taken by another endpoint of this node"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EADDRNOTAVAIL,
+		"no usable port of this node has that address (ibrelk show ports)"},
+	{IBRELK_CALL_ENDPOINT_CREATE, ENODEV,
+		"no usable RDMA port for that mode (ibrelk show ports says why; soft-RoCE: rdma link add "
+		"...)"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EDQUOT, "the user's quota of endpoints or memory is used up"},
+	{IBRELK_CALL_ENDPOINT_CREATE, ENOTSUP,
+		"io_uring was asked for and does not work here (forbidden, or too old): use the ioctl door"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EMFILE, too_many_files},
+	{IBRELK_CALL_ENDPOINT_CREATE, ENOMEM, no_memory},
+
+	{IBRELK_CALL_PEER, EINVAL, "the peer's address lacks a host or an endpoint number"},
+	{IBRELK_CALL_PEER, ENOENT, "no such peer handle"},
+	{IBRELK_CALL_PEER, ENOSPC, "too many peers"},
+
+	{IBRELK_CALL_SUBMIT, EINVAL,
+		"a command is wrong (opcode, level, flags, length, or members that it does not use)"},
+	{IBRELK_CALL_SUBMIT, ENOENT, "no such peer handle"},
+	{IBRELK_CALL_SUBMIT, EFAULT, "a command's buffer is not in the process's memory"},
+	{IBRELK_CALL_SUBMIT, EMSGSIZE, "the message is longer than the module allows (ibrelk query)"},
+	{IBRELK_CALL_SUBMIT, EOPNOTSUPP, "this version of the module does not know that command"},
+	{IBRELK_CALL_SUBMIT, EAGAIN, "nothing fits now: take completions first"},
+	{IBRELK_CALL_SUBMIT, ETIMEDOUT, "no room for a command came up in time"},
+	{IBRELK_CALL_SUBMIT, ENODEV, "the RDMA device of the endpoint is gone"},
+	{IBRELK_CALL_SUBMIT, EIO, "the endpoint's io_uring broke"},
+
+	{IBRELK_CALL_COMPLETION, ECANCELED, "cancelled"},
+	{IBRELK_CALL_COMPLETION, EMSGSIZE,
+		"the message is longer than the receive buffer; its start was delivered"},
+	{IBRELK_CALL_COMPLETION, ENOENT, "no posted receive to cancel"},
+	{IBRELK_CALL_COMPLETION, ECONNREFUSED,
+		"the peer refused: nothing listens on that endpoint number, or its mode or job key is "
+		"another"},
+	{IBRELK_CALL_COMPLETION, EHOSTUNREACH,
+		"the peer does not answer: check its address, ibrelk.ko there, and ibrelk show paths here"},
+	{IBRELK_CALL_COMPLETION, ENETUNREACH, "no port of this node has a way to that address"},
+	{IBRELK_CALL_COMPLETION, ETIMEDOUT, "the peer stopped answering"},
+	{IBRELK_CALL_COMPLETION, ECONNRESET, "the peer restarted, or its endpoint is gone"},
+	{IBRELK_CALL_COMPLETION, EPROTO, "the peer speaks another protocol version"},
+	{IBRELK_CALL_COMPLETION, EPROTONOSUPPORT, "the peer speaks another protocol version"},
+	{IBRELK_CALL_COMPLETION, ENODEV, "the RDMA device is gone"},
+	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "this version of the module does not know that command"},
+
+	{IBRELK_CALL_ADDRESS, EINVAL,
+		"not an address: write 10.1.0.2:77 or [fe80::1]:77, with #5 for a generation"},
+};
+
+} // namespace
+
+extern "C" const char *ibrelk_error_text(enum ibrelk_call call, int error) noexcept
+{
+	if (error < 0)
+		error = -error;
+	if (error == 0)
+		return "success";
+	for (const Text &entry : texts) {
+		if (entry.call == call && entry.error == error)
+			return entry.text;
+	}
+
+	const char *text = ::strerrordesc_np(error);
+
+	return text ? text : "unknown error";
+}
+
+extern "C" const char *ibrelk_version(void) noexcept
+{
+	return IBRELK_LIBRARY_VERSION;
+}

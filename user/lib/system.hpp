@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The system calls that the library makes, all of them and nothing else, each returning a negative errno
+// instead of setting errno. They stand apart so that a unit test can bring its own system.cpp and with it a
+// device that does not exist.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <liburing.h>
+
+namespace ibrelk::system
+{
+
+int open(const char *path) noexcept;
+void close(int fd) noexcept;
+int ioctl(int fd, unsigned long request, void *argument) noexcept;
+/// Maps shared, readable and writable, from offset 0; nullptr and *error (negative errno) on failure.
+void *map(int fd, std::size_t bytes, int *error) noexcept;
+void unmap(void *address, std::size_t bytes) noexcept;
+/// CLOCK_MONOTONIC in nanoseconds.
+std::uint64_t now_ns() noexcept;
+void sleep_ns(std::uint64_t time_ns) noexcept;
+
+int uring_init(unsigned entries, ::io_uring *ring) noexcept;
+void uring_exit(::io_uring *ring) noexcept;
+/// Submits what is queued; returns the number submitted.
+int uring_submit(::io_uring *ring) noexcept;
+/// Blocks until a completion is there.
+int uring_wait(::io_uring *ring, ::io_uring_cqe **cqe) noexcept;
+
+} // namespace ibrelk::system
