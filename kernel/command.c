@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Accepting a batch of commands. Each one is copied once and checked here completely, so that the
+ * endpoint sees only commands that make sense; then the endpoint accepts it or has no room.
+ *
+ * Members that an opcode does not use must be zero, like the reserved ones: they may get a meaning.
+ */
+#include <linux/kernel.h>
+#include <linux/sched/signal.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "command.h"
+#include "endpoint.h"
+#include "memory.h"
+#include "params.h"
+#include "ring.h"
+
+#define CHUNK		8	/* commands copied at a time, onto the stack */
+
+#define FLAGS_LATER	(IBRELK_CMD_IOVEC | IBRELK_CMD_REGION)
+#define FLAGS_KNOWN	(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE | \
+			 FLAGS_LATER)
+
+static int ibr_command_check_message(const struct ibrelk_command *command)
+{
+	if (command->length > IBR_MESSAGE_MAX)
+		return -EINVAL;
+	if ((command->flags & IBRELK_CMD_UNTAGGED) && (command->tag || command->ignore))
+		return -EINVAL;
+	return 0;
+}
+
+static int ibr_command_check_send(const struct ibrelk_command *command)
+{
+	if (command->level > IBRELK_LEVEL_MATCHED || command->ignore)
+		return -EINVAL;
+	if (command->peer == IBRELK_PEER_ANY)
+		return -EINVAL;
+	if (command->immediate && !(command->flags & IBRELK_CMD_IMMEDIATE))
+		return -EINVAL;
+	return ibr_command_check_message(command);
+}
+
+static int ibr_command_check_recv(const struct ibrelk_command *command)
+{
+	if (command->level || command->immediate || (command->flags & IBRELK_CMD_IMMEDIATE))
+		return -EINVAL;
+	return ibr_command_check_message(command);
+}
+
+static int ibr_command_check_plain(const struct ibrelk_command *command)
+{
+	if (command->flags & ~IBRELK_CMD_NO_SUCCESS)
+		return -EINVAL;
+	if (command->level || command->peer || command->immediate)
+		return -EINVAL;
+	if (command->length || command->tag || command->ignore)
+		return -EINVAL;
+	if (command->opcode == IBRELK_OP_NOP && command->addr)
+		return -EINVAL;
+	return 0;
+}
+
+static int ibr_command_check(const struct ibrelk_command *command)
+{
+	/* First of all, so that a program can find out what there is. */
+	if (command->opcode > IBRELK_OP_ATOMIC)
+		return -EINVAL;
+	if (command->opcode > IBRELK_OP_CANCEL)
+		return -EOPNOTSUPP;
+
+	if (command->flags & ~FLAGS_KNOWN)
+		return -EINVAL;
+	if (command->flags & FLAGS_LATER)
+		return -EOPNOTSUPP;
+	if (command->region || command->reserved0 || command->remote_addr || command->remote_key ||
+	    command->reserved[0] || command->reserved[1])
+		return -EINVAL;
+
+	switch (command->opcode) {
+	case IBRELK_OP_SEND:
+		return ibr_command_check_send(command);
+	case IBRELK_OP_RECV:
+		return ibr_command_check_recv(command);
+	default:
+		return ibr_command_check_plain(command);
+	}
+}
+
+static int ibr_command_nop(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
+{
+	struct ibrelk_completion completion = {
+		.user_data = command->user_data,
+		.opcode = IBRELK_OP_NOP,
+		.endpoint = endpoint->id,
+		.peer = IBRELK_PEER_ANY,
+	};
+
+	if (command->flags & IBRELK_CMD_NO_SUCCESS)
+		return 0;
+	if (!ibr_ring_has_room(endpoint->send_ring))
+		return 1;
+	return ibr_ring_write(endpoint->send_ring, &completion);
+}
+
+/* Return: 0 accepted; 1 no room now; -errno wrong. */
+static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
+{
+	int error = ibr_command_check(command);
+
+	if (error)
+		return error;
+	switch (command->opcode) {
+	case IBRELK_OP_SEND:
+		return ibr_endpoint_send(endpoint, command);
+	case IBRELK_OP_RECV:
+		return ibr_endpoint_recv(endpoint, command);
+	case IBRELK_OP_CANCEL:
+		return ibr_endpoint_cancel(endpoint, command);
+	default:
+		return ibr_command_nop(endpoint, command);
+	}
+}
+
+int ibr_command_batch(struct ibr_endpoint *endpoint, const struct ibrelk_command __user *commands,
+		      u32 count)
+{
+	struct ibrelk_command chunk[CHUNK];
+	u32 accepted = 0;
+	int error = 0;
+
+	if (!count || count > IBR_BATCH_MAX)
+		return -EINVAL;
+
+	while (!error && accepted < count) {
+		u32 want = min_t(u32, count - accepted, CHUNK);
+		u32 bytes = want * sizeof(chunk[0]);
+		u32 got, i;
+
+		bytes -= copy_from_user(chunk, commands + accepted, bytes);
+		got = bytes / sizeof(chunk[0]);
+		for (i = 0; i < got && !error; i++) {
+			error = ibr_command_accept(endpoint, &chunk[i]);
+			if (!error)
+				accepted++;
+		}
+		if (!error && got < want)
+			error = -EFAULT;
+		/* Pinning can take long, and a dying process need not see it through. */
+		if (!error && fatal_signal_pending(current))
+			error = -EINTR;
+		cond_resched();
+	}
+
+	if (accepted)
+		ibr_endpoint_flush(endpoint);
+	ibr_umem_flush();
+	if (accepted)
+		return accepted;
+	/* "No room" is no error; and io_uring would take -EAGAIN for a wish to be called again. */
+	return error > 0 || error == -EAGAIN ? 0 : error;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Differences between kernels, and the only file that knows of any. The tree is written against the
+ * newest kernel; what an older one lacks is supplied here under the new name. Features are probed
+ * where the headers allow it, because vendors backport; dropping a kernel is deleting lines here.
+ */
+#ifndef IBR_COMPAT_H
+#define IBR_COMPAT_H
+
+#include <linux/version.h>
+
+/* ---- io_uring commands (chardev.c) ---- */
+
+#ifdef __has_include
+#if __has_include(<linux/io_uring/cmd.h>)
+#define IBR_HAS_IO_URING_CMD_H
+#endif
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)	/* sparse cannot probe */
+#define IBR_HAS_IO_URING_CMD_H
+#endif
+
+#ifdef IBR_HAS_IO_URING_CMD_H
+#include <linux/io_uring/cmd.h>
+
+/* The command's payload. It may lie in memory shared with user space: read each member once. */
+static inline const void *ibr_uring_payload(const struct io_uring_cmd *cmd)
+{
+	return cmd->sqe->cmd;
+}
+
+/* What .uring_cmd returns for a command that is done, with a result that is not negative. */
+static inline int ibr_uring_done(struct io_uring_cmd *cmd, int result, unsigned int issue_flags)
+{
+	return result;
+}
+#else /* 6.1 */
+#include <linux/io_uring.h>
+
+static inline const void *ibr_uring_payload(const struct io_uring_cmd *cmd)
+{
+	return cmd->cmd;
+}
+
+/* There a positive result that is returned counts as a failure, which breaks chains of commands. */
+static inline int ibr_uring_done(struct io_uring_cmd *cmd, int result, unsigned int issue_flags)
+{
+	io_uring_cmd_done(cmd, result, 0, issue_flags);
+	return -EIOCBQUEUED;
+}
+#endif
+
+/* ---- timers (drive.c) ---- */
+
+#include <linux/hrtimer.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = function;
+}
+#endif
+
+/* ---- routes (device.c) ---- */
+
+#include <linux/in6.h>
+#include <net/dst.h>
+#include <net/flow.h>
+
+#ifdef __has_include
+#if !__has_include(<net/ipv6_stubs.h>)
+#define IBR_IPV6_BUILT_IN	/* IPv6 is no module any more, so it can be called directly */
+#endif
+#endif
+
+#ifdef IBR_IPV6_BUILT_IN
+#include <net/ipv6.h>
+#define ibr_route6(net, fl6)	ip6_dst_lookup_flow(net, NULL, fl6, NULL)
+#else
+#include <net/ipv6_stubs.h>
+#define ibr_route6(net, fl6)	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
+#endif
+
+#endif /* IBR_COMPAT_H */

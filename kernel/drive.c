@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The drive. Everything that happens to a path ends here, under its connection lock: a packet came
+ * in, the timer ran out, a message was queued, a slot became free. It takes from the queues what the
+ * engine lets go (control first, then repeats, then messages and windows of transfers in turn), acknowledges
+ * what is left to be acknowledged, and arms one timer for all that the engine waits for.
+ */
+#include <linux/module.h>
+
+#include "compat.h"
+#include "drive.h"
+#include "flow.h"
+#include "transport/transport.h"
+
+#define STARVED_NS	(1 * NSEC_PER_MSEC)
+
+bool ibr_path_can_emit(struct ibr_path *path, bool control)
+{
+	if (path->state != IBRELK_PATH_UP)
+		return false;
+	return rel_can_send(&path->rel, path->native && !control ? REL_UNRELIABLE : REL_RELIABLE, path->now);
+}
+
+/* Is anything else going to follow at once? A guess: it only decides about an ACK request. */
+static bool path_more(const struct ibr_path *path)
+{
+	return !list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->ready) ||
+	       !list_empty(&path->bulk);
+}
+
+bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
+{
+	const struct ibr_transport *transport = path->transport;
+	enum rel_kind kind = path->native && !frag->control ? REL_UNRELIABLE : REL_RELIABLE;
+	u32 length = sizeof(struct wire_header) + sizeof(struct wire_frame);
+	struct wire_header *header;
+	struct ibr_slot *slot;
+
+	slot = transport->slot(path);
+	if (!slot)
+		return false;
+	header = slot->header;
+	rel_send(&path->rel, kind, frag, path_more(path), path->now, header);
+	header->token = cpu_to_le32(path->remote.token);
+	header->header_len = cpu_to_le16(length);
+	header->frames = cpu_to_le16(1);
+	memcpy(header + 1, &frag->frame, sizeof(frag->frame));
+	wire_seal(header, path->remote.secret);
+	if (!frag->repeated) {
+		frag->repeated = true;
+		path->counters.tx_segments++;
+	}
+	if (frag->payload_len && frag->payload_len <= IBR_FRAG_SMALL) {
+		memcpy((u8 *)slot->header + length, frag->payload, frag->payload_len);
+		transport->post(path, slot, length + frag->payload_len, NULL);
+	} else {
+		transport->post(path, slot, length, frag->payload_len ? frag : NULL);
+	}
+	if (kind == REL_UNRELIABLE)
+		ibr_frag_put(frag);
+	else
+		path->memory += frag->payload_len;
+	path->memory_peak = max(path->memory_peak, path->memory);
+	return true;
+}
+
+static void drive_acked(struct rel_conn *conn, void *cookie)
+{
+	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
+	struct ibr_frag *frag = cookie;
+
+	path->memory -= frag->payload_len;
+	if (frag->send)
+		ibr_send_acked(frag->send);
+	ibr_frag_put(frag);
+}
+
+static void drive_lost(struct rel_conn *conn, void *cookie, enum rel_cause cause)
+{
+	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
+	struct ibr_frag *frag = cookie;
+
+	path->memory -= frag->payload_len;
+	list_add_tail(&frag->link, &path->repeat);
+	path->queue++;
+	path->queue_peak = max(path->queue_peak, path->queue);
+}
+
+const struct rel_ops ibr_drive_ops = {
+	.acked = drive_acked,
+	.lost = drive_lost,
+};
+
+/* Send from a queue of fragments until it is empty or something blocks. Return: it is empty. */
+static bool drive_queue(struct ibr_path *path, struct list_head *queue)
+{
+	struct ibr_frag *frag;
+
+	while ((frag = list_first_entry_or_null(queue, struct ibr_frag, link))) {
+		if (!ibr_path_can_emit(path, frag->control))
+			return false;
+		list_del_init(&frag->link);
+		if (!ibr_path_emit(path, frag)) {
+			list_add(&frag->link, queue);
+			return false;
+		}
+		path->queue--;
+	}
+	return true;
+}
+
+/*
+ * Messages and windows take turns: one message of one flow, one fragment of one transfer. Return: false
+ * when blocked.
+ */
+static bool drive_messages(struct ibr_path *path)
+{
+	struct ibr_outflow *flow;
+	struct ibr_send *send;
+
+	flow = list_first_entry_or_null(&path->ready, struct ibr_outflow, ready);
+	if (flow) {
+		bool sent;
+
+		/* A closing flow may drop its last reference with its last message. */
+		kref_get(&flow->ref);
+		sent = ibr_send_start(path, flow);
+		if (list_empty(&flow->queue))
+			list_del_init(&flow->ready);
+		else if (sent && !list_empty(&flow->ready))
+			list_move_tail(&flow->ready, &path->ready);
+		ibr_outflow_put(flow);
+		if (!sent)
+			return false;
+	}
+	send = list_first_entry_or_null(&path->bulk, struct ibr_send, bulk);
+	if (send)
+		return ibr_bulk_fill(path, send);
+	return true;
+}
+
+static void drive_control(struct ibr_path *path)
+{
+	const struct ibr_transport *transport = path->transport;
+	struct wire_header *header;
+	struct ibr_slot *slot;
+
+	for (;;) {
+		slot = transport->slot(path);
+		if (!slot)
+			return;
+		header = slot->header;
+		if (!rel_poll_control(&path->rel, path->now, header)) {
+			transport->unslot(path, slot);
+			return;
+		}
+		header->token = cpu_to_le32(path->remote.token);
+		header->header_len = cpu_to_le16(sizeof(*header));
+		header->frames = 0;
+		wire_seal(header, path->remote.secret);
+		transport->post(path, slot, sizeof(*header), NULL);
+	}
+}
+
+static void drive_arm(struct ibr_path *path)
+{
+	u64 at = path->established ? rel_next_timeout(&path->rel) : REL_TIME_NEVER;
+
+	if (path->starved)
+		at = min(at, path->now + STARVED_NS);
+	if (path->removed || at == REL_TIME_NEVER)
+		return;
+	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
+	if (at >= path->timer_at)
+		return;
+	path->timer_at = at;
+	hrtimer_start(&path->timer, ns_to_ktime(max(at, path->now)), HRTIMER_MODE_ABS_SOFT);
+}
+
+void ibr_path_drive_locked(struct ibr_path *path)
+{
+	lockdep_assert_held(&path->lock);
+	path->now = ktime_get_ns();
+	path->starved = false;
+	if (unlikely(path->doomed))
+		ibr_path_give_up(path, path->doomed);
+	if (path->state == IBRELK_PATH_UP) {
+		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
+			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {
+				if (!drive_messages(path))
+					break;
+				if (!list_empty(&path->control) && !drive_queue(path, &path->control))
+					break;
+			}
+		}
+		drive_control(path);
+		path->transport->flush(path);
+	} else if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->ready)) {
+		ibr_path_want(path);
+	}
+	drive_arm(path);
+}
+
+void ibr_path_drive(struct ibr_path *path)
+{
+	spin_lock_bh(&path->lock);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+}
+
+static enum hrtimer_restart drive_timer(struct hrtimer *timer)
+{
+	struct ibr_path *path = container_of(timer, struct ibr_path, timer);
+	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, silence;
+
+	spin_lock_bh(&path->lock);
+	path->timer_at = REL_TIME_NEVER;
+	if (path->established) {
+		path->now = ktime_get_ns();
+		/* Asked first: a time-out leaves nothing in flight that could be waited for. */
+		silence = rel_silence_ns(&path->rel, path->now);
+		rel_handle_timeout(&path->rel, path->now);
+		if (silence > limit)
+			ibr_path_give_up(path, -ETIMEDOUT);
+		else if (silence > IBR_DEAF_MS * NSEC_PER_MSEC)
+			ibr_path_suspect(path);
+	}
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	return HRTIMER_NORESTART;
+}
+
+void ibr_drive_init(struct ibr_path *path)
+{
+	hrtimer_setup(&path->timer, drive_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+}
+
+static void drive_count_drop(struct ibr_path *path, enum wire_verdict verdict)
+{
+	switch (verdict) {
+	case WIRE_BAD_LENGTH:
+		path->counters.drop_length++;
+		break;
+	case WIRE_BAD_VERSION:
+		path->counters.drop_version++;
+		break;
+	case WIRE_BAD_TOKEN:
+		path->counters.drop_token++;
+		break;
+	case WIRE_BAD_CHECKSUM:
+		path->counters.drop_checksum++;
+		break;
+	default:
+		path->counters.drop_malformed++;
+		break;
+	}
+}
+
+/*
+ * Hand a packet's frames to their owners. Return: 0, or -ENOMEM: the packet counts as not received (what
+ * was delivered of it is recognised when it comes again).
+ */
+static int drive_deliver(struct ibr_path *path, const struct wire_header *header)
+{
+	const struct wire_frame *frame = wire_frames(header);
+	const u8 *payload = (const u8 *)header + le16_to_cpu(header->header_len);
+	u32 frames = le16_to_cpu(header->frames);
+	int ret = 0;
+
+	for (; frames && !ret; frames--, frame++) {
+		switch (frame->type) {
+		case WIRE_FRAME_EAGER:
+			ret = ibr_eager_receive(path, frame, payload);
+			break;
+		case WIRE_FRAME_DATA:
+		case WIRE_FRAME_CTS:
+		case WIRE_FRAME_FIN:
+		case WIRE_FRAME_ABORT:
+		case WIRE_FRAME_WINDOW_END:
+			ret = ibr_rendezvous_receive(path, frame, payload);
+			break;
+		default:
+			ret = ibr_flow_handle_control(path, frame);
+			break;
+		}
+		payload += le16_to_cpu(frame->payload_len);
+	}
+	return ret;
+}
+
+void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
+{
+	const struct wire_header *header = packet;
+	enum wire_verdict verdict;
+
+	spin_lock_bh(&path->lock);
+	if (unlikely(!path->established || path->removed)) {
+		path->counters.drop_token++;
+		goto out;
+	}
+	verdict = wire_parse(packet, length, path->token, path->remote.secret);
+	if (unlikely(verdict != WIRE_OK)) {
+		drive_count_drop(path, verdict);
+		goto out;
+	}
+	path->now = ktime_get_ns();
+	switch (rel_handle_header(&path->rel, header, path->now)) {
+	case REL_NEW:
+		if (unlikely(drive_deliver(path, header))) {
+			path->counters.drop_memory++;
+			break;
+		}
+		path->counters.rx_segments++;
+		rel_commit(&path->rel, header, path->now);
+		break;
+	case REL_DUPLICATE:
+		path->counters.rx_duplicates++;
+		break;
+	case REL_DROP:
+		path->counters.drop_window++;
+		break;
+	case REL_NOTHING:
+		break;
+	}
+out:
+	spin_unlock_bh(&path->lock);
+}

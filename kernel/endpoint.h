@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Endpoints: what a process opened. An endpoint has two rings, a match table, and a flow for each
+ * remote endpoint that it knows.
+ */
+#ifndef IBR_ENDPOINT_H
+#define IBR_ENDPOINT_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <ibrelk/uapi.h>
+#include "match.h"
+
+struct ibr_path;
+struct ibr_ring;
+struct ibr_umem;
+struct gen_pool;
+
+/**
+ * struct ibr_endpoint - see Documentation/locking.rst
+ * @ref: held by the descriptor, and by each of its flows
+ * @lock: softirq-safe; covers @match, @unexpected_*, @open, @contact_hash. Innermost but for a ring's lock
+ */
+struct ibr_endpoint {
+	struct kref ref;
+	u32 id;				/* immutable from here ... */
+	u32 generation;
+	u32 mode;
+	u64 job;			/* hashed job key */
+	kuid_t uid;
+	pid_t pid;
+	struct ibrelk_addr local;	/* .gid zero: any */
+	struct ibr_ring *send_ring;
+	struct ibr_ring *recv_ring;
+	u32 sends_max;
+	u32 recvs_max;
+	u64 unexpected_max;		/* ... to here */
+	struct mutex setup_lock;	/* making outflows */
+	struct xarray contacts;		/* peer handle -> contact; its own lock */
+	atomic_t sends;			/* outstanding */
+	atomic_t recvs;			/* posted, or completed and not yet in the ring */
+	atomic64_t tx_messages;
+	atomic64_t tx_bytes;
+	struct work_struct free_work;
+	struct delayed_work linger_work;
+	u64 linger_until;
+	struct gen_pool *pool;		/* memory of unexpected messages; lockless allocator */
+	void *pool_memory;
+	struct list_head all;		/* in the table of endpoints, under its mutex */
+
+	spinlock_t lock;
+	bool open;			/* descriptor still open */
+	struct hlist_head contact_hash[64];
+	u32 flow_count;
+	u64 unexpected_granted;		/* sum of the flows' outstanding grants, cost bytes */
+	u64 unexpected_bytes;
+	u64 unexpected_bytes_peak;
+	struct ibrelk_counters counters;	/* sums; updated under @lock where exact */
+	struct match match;
+};
+
+/** ibr_endpoint_create() - IBRELK_IOC_ENDPOINT_CREATE without the descriptor. Return: endpoint or ERR_PTR */
+struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create);
+
+/** ibr_endpoint_close() - the descriptor is gone: cancel receives, abort zero-copy, let buffered sends linger */
+void ibr_endpoint_close(struct ibr_endpoint *endpoint);
+
+/** ibr_endpoint_find() - open endpoint with this number, with a reference, or NULL. Context: any */
+struct ibr_endpoint *ibr_endpoint_find(u32 id);
+/** ibr_endpoint_serves() - may it be reached by this path? Context: any */
+bool ibr_endpoint_serves(const struct ibr_endpoint *endpoint, const struct ibr_path *path);
+void ibr_endpoint_get(struct ibr_endpoint *endpoint);
+void ibr_endpoint_put(struct ibr_endpoint *endpoint);
+
+/**
+ * ibr_endpoint_send(), _recv(), _cancel() - accept one validated command
+ * Return: 0 accepted; 1 no room now (stop the batch, nothing happened); -errno wrong (nothing happened).
+ * Context: process.
+ */
+int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+
+/** ibr_endpoint_flush() - end of a batch: start the transmission of what was accepted. Context: process */
+void ibr_endpoint_flush(struct ibr_endpoint *endpoint);
+
+int ibr_endpoint_peer_add(struct ibr_endpoint *endpoint, struct ibrelk_peer *peer);
+int ibr_endpoint_peer_query(struct ibr_endpoint *endpoint, struct ibrelk_peer *peer);
+
+/** ibr_endpoints_dump() - fill up to @max entries. Return: how many the caller may see. Context: process */
+u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max);
+
+/** ibr_stats_dump() - IBRELK_IOC_DUMP. Return: 0 or -errno (stats.c) */
+int ibr_stats_dump(struct ibrelk_dump *dump);
+
+int ibr_endpoint_init(void);
+void ibr_endpoint_exit(void);
+
+#endif /* IBR_ENDPOINT_H */

@@ -1,0 +1,667 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Flows: how the stream from one endpoint to another is opened, granted credit, and closed; and the
+ * handles by which frames name the objects of a path. What flows through them is in eager.c and
+ * rendezvous.c.
+ */
+#include <linux/jhash.h>
+#include <linux/slab.h>
+
+#include "compat.h"
+#include "device.h"
+#include "drive.h"
+#include "flow.h"
+#include "params.h"
+
+/*
+ * Handles are given out round robin in 24 bits, so that one which was given back names nothing for a
+ * long time, and a late frame for it is recognised.
+ */
+#define HANDLE_LIMIT	XA_LIMIT(1, (1u << 24) - 1)
+
+int ibr_handle_add(struct ibr_path *path, struct ibr_handle *handle, enum ibr_handle_type type)
+{
+	int ret;
+
+	if (ibr_alloc_fails())
+		return -ENOMEM;
+	handle->type = type;
+	ret = xa_alloc_cyclic(&path->handles, &handle->id, handle, HANDLE_LIMIT, &path->handle_next,
+			      GFP_ATOMIC | __GFP_NOWARN);
+	if (ret < 0) {
+		handle->id = 0;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void ibr_handle_remove(struct ibr_path *path, struct ibr_handle *handle)
+{
+	if (handle->id)
+		xa_erase(&path->handles, handle->id);
+	handle->id = 0;
+}
+
+void *ibr_handle_find(struct ibr_path *path, u32 id, enum ibr_handle_type type)
+{
+	struct ibr_handle *handle = xa_load(&path->handles, id);
+
+	return handle && handle->type == type ? handle : NULL;
+}
+
+int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
+{
+	struct ibr_frag *frag = ibr_frag_alloc(0, GFP_ATOMIC);
+
+	lockdep_assert_held(&path->lock);
+	if (!frag) {
+		/* Even the reserve is used up: a protocol step is missing, so this life cannot go on. */
+		path->doomed = -ENOMEM;
+		path->starved = true;
+		return -ENOMEM;
+	}
+	frag->control = true;
+	frag->frame = *frame;
+	list_add_tail(&frag->link, &path->control);
+	path->queue++;
+	path->queue_peak = max(path->queue_peak, path->queue);
+	return 0;
+}
+
+/* ---- contacts ------------------------------------------------------------------------------ */
+
+static struct hlist_head *contact_bucket(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr)
+{
+	u32 hash = jhash(addr->gid, sizeof(addr->gid), addr->endpoint);
+
+	return &endpoint->contact_hash[hash % ARRAY_SIZE(endpoint->contact_hash)];
+}
+
+/*
+ * @learned: the address was seen in a packet, so its generation is the real one; a contact that the
+ * user added for any generation stands for it too.
+ */
+static struct ibr_contact *contact_find(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
+					bool learned)
+{
+	struct ibr_contact *contact;
+
+	hlist_for_each_entry(contact, contact_bucket(endpoint, addr), node) {
+		if (contact->addr.endpoint != addr->endpoint ||
+		    memcmp(contact->addr.gid, addr->gid, sizeof(addr->gid)))
+			continue;
+		if (contact->addr.generation == addr->generation || (learned && !contact->addr.generation))
+			return contact;
+	}
+	return NULL;
+}
+
+struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle)
+{
+	return xa_load(&endpoint->contacts, handle);
+}
+
+struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
+					 bool learned, gfp_t gfp)
+{
+	struct ibr_contact *contact, *other;
+	int ret;
+
+	spin_lock_bh(&endpoint->lock);
+	contact = contact_find(endpoint, addr, learned);
+	spin_unlock_bh(&endpoint->lock);
+	if (contact)
+		return contact;
+
+	contact = kzalloc(sizeof(*contact), gfp);
+	if (!contact)
+		return ERR_PTR(-ENOMEM);
+	contact->addr = *addr;
+	/* Only reserved, because handles can be guessed: nobody may find what may yet be thrown away. */
+	ret = xa_alloc_bh(&endpoint->contacts, &contact->handle, NULL,
+			  XA_LIMIT(0, IBRELK_PEER_ANY - 1), gfp);
+	if (ret) {
+		kfree(contact);
+		return ERR_PTR(ret == -EBUSY ? -ENOSPC : ret);
+	}
+
+	spin_lock_bh(&endpoint->lock);
+	other = contact_find(endpoint, addr, learned);
+	if (!other) {
+		hlist_add_head(&contact->node, contact_bucket(endpoint, addr));
+		/* Into a reserved place, which takes no memory. */
+		xa_store_bh(&endpoint->contacts, contact->handle, contact, GFP_ATOMIC);
+	}
+	spin_unlock_bh(&endpoint->lock);
+	if (other) {
+		xa_erase_bh(&endpoint->contacts, contact->handle);
+		kfree(contact);
+		return other;
+	}
+	return contact;
+}
+
+/* ---- outflows ------------------------------------------------------------------------------ */
+
+struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_contact *contact)
+{
+	struct ibr_path_key key = { .mode = endpoint->mode };
+	struct ibr_outflow *flow, *old;
+	struct ibr_path *path;
+	bool same_node;
+	int ret;
+
+	rcu_read_lock();
+	flow = rcu_dereference(contact->out);
+	if (flow && (READ_ONCE(flow->path->removed) || !kref_get_unless_zero(&flow->ref)))
+		flow = NULL;
+	rcu_read_unlock();
+	if (likely(flow))
+		return flow;
+
+	mutex_lock(&endpoint->setup_lock);
+	old = rcu_dereference_protected(contact->out, lockdep_is_held(&endpoint->setup_lock));
+	if (old && !READ_ONCE(old->path->removed)) {
+		flow = old;
+		goto out;
+	}
+
+	memcpy(key.remote_gid, contact->addr.gid, sizeof(key.remote_gid));
+	same_node = ibr_gid_loopback(key.remote_gid);
+	ret = same_node ? 0 : ibr_device_select(endpoint->local.gid, key.remote_gid, key.local_gid,
+						&same_node);
+	if (ret)
+		goto err;
+	if (same_node && (ibr_loopback || ibr_gid_loopback(key.remote_gid)))
+		memcpy(key.local_gid, key.remote_gid, sizeof(key.local_gid));
+	path = ibr_path_get_key(&key);
+	if (IS_ERR(path)) {
+		ret = PTR_ERR(path);
+		goto err;
+	}
+	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
+	if (!flow) {
+		ibr_path_put(path);
+		ret = -ENOMEM;
+		goto err;
+	}
+	kref_init(&flow->ref);
+	ibr_endpoint_get(endpoint);
+	flow->endpoint = endpoint;
+	flow->path = path;
+	flow->remote = contact->addr;
+	flow->contact = contact->handle;
+	flow->state = IBR_OUTFLOW_CLOSED;
+	INIT_LIST_HEAD(&flow->queue);
+	INIT_LIST_HEAD(&flow->sent);
+	INIT_LIST_HEAD(&flow->ready);
+	INIT_LIST_HEAD(&flow->on_path);
+
+	/* A flow over a port that went away is of no more use; its sends have failed. */
+	rcu_assign_pointer(contact->out, flow);
+	if (old)
+		ibr_outflow_put(old);
+out:
+	kref_get(&flow->ref);
+	mutex_unlock(&endpoint->setup_lock);
+	return flow;
+err:
+	mutex_unlock(&endpoint->setup_lock);
+	return ERR_PTR(ret);
+}
+
+static void outflow_free(struct kref *ref)
+{
+	struct ibr_outflow *flow = container_of(ref, struct ibr_outflow, ref);
+
+	ibr_path_put(flow->path);
+	ibr_endpoint_put(flow->endpoint);
+	kfree_rcu(flow, rcu);
+}
+
+void ibr_outflow_put(struct ibr_outflow *flow)
+{
+	kref_put(&flow->ref, outflow_free);
+}
+
+/* Ask the endpoint for the flow. Context: path->lock held. */
+int ibr_outflow_ask(struct ibr_outflow *flow)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_OPEN,
+		.flow = cpu_to_le32(flow->h.id),
+		.open.src_endpoint = cpu_to_le32(flow->endpoint->id),
+		.open.src_generation = cpu_to_le32(flow->endpoint->generation),
+		.open.dst_endpoint = cpu_to_le32(flow->remote.endpoint),
+		.open.dst_generation = cpu_to_le32(flow->remote.generation),
+		.open.job = cpu_to_le64(flow->endpoint->job),
+	};
+
+	return ibr_control_send(flow->path, &frame);
+}
+
+static int outflow_open(struct ibr_outflow *flow)
+{
+	struct ibr_path *path = flow->path;
+	int ret;
+
+	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_OUTFLOW);
+	if (ret)
+		return ret;
+	ret = ibr_outflow_ask(flow);
+	if (ret) {
+		ibr_handle_remove(path, &flow->h);
+		return ret;
+	}
+	flow->state = IBR_OUTFLOW_OPENING;
+	flow->sequence = 0;
+	flow->cost = 0;
+	flow->limit = 0;
+	kref_get(&flow->ref);		/* held by the path's list */
+	list_add_tail(&flow->on_path, &path->outflows);
+	path->flow_count++;
+	return 0;
+}
+
+/*
+ * Queue a send. Takes over the caller's reference to @send. Return: 0, or -errno: nothing was queued. Context: process.
+ */
+int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send)
+{
+	struct ibr_path *path = flow->path;
+	int ret = 0;
+
+	spin_lock_bh(&path->lock);
+	if (path->removed)
+		ret = -ENODEV;
+	else if (flow->state == IBR_OUTFLOW_CLOSED)
+		ret = outflow_open(flow);
+	if (ret) {
+		spin_unlock_bh(&path->lock);
+		return ret;
+	}
+	path->counters.tx_messages++;
+	path->counters.tx_bytes += send->length;
+	list_add_tail(&send->link, &flow->queue);
+	if (flow->state == IBR_OUTFLOW_OPEN) {
+		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
+			ibr_send_complete(send, 0);
+		if (list_empty(&flow->ready))
+			list_add_tail(&flow->ready, &path->ready);
+	}
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	return 0;
+}
+
+/* The endpoint agreed. Context: path->lock held. */
+static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *frame)
+{
+	struct ibr_send *send;
+
+	if (flow->state != IBR_OUTFLOW_OPENING)
+		return;
+	flow->state = IBR_OUTFLOW_OPEN;
+	flow->remote_handle = le32_to_cpu(frame->accept.handle);
+	flow->limit = le64_to_cpu(frame->accept.credit);
+	list_for_each_entry(send, &flow->queue, link)
+		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
+			ibr_send_complete(send, 0);
+	if (!list_empty(&flow->queue) && list_empty(&flow->ready))
+		list_add_tail(&flow->ready, &flow->path->ready);
+	ibr_outflow_idle(flow);
+}
+
+/* All sends of the flow fail; the next one asks anew. Context: path->lock held. */
+void ibr_outflow_fail(struct ibr_outflow *flow, int error)
+{
+	struct ibr_path *path = flow->path;
+	struct ibr_send *send;
+	bool listed = flow->state != IBR_OUTFLOW_CLOSED;
+
+	lockdep_assert_held(&path->lock);
+	flow->state = IBR_OUTFLOW_CLOSED;
+	list_del_init(&flow->ready);
+	ibr_handle_remove(path, &flow->h);
+	if (!list_empty(&flow->on_path)) {
+		list_del_init(&flow->on_path);
+		path->flow_count--;
+	}
+	while ((send = list_first_entry_or_null(&flow->sent, struct ibr_send, link)))
+		ibr_send_retire(send, error);
+	while ((send = list_first_entry_or_null(&flow->queue, struct ibr_send, link)))
+		ibr_send_retire(send, error);
+	if (listed)
+		ibr_outflow_put(flow);
+}
+
+static int flow_say_close(struct ibr_path *path, u32 handle)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_CLOSE,
+		.flow = cpu_to_le32(handle),
+	};
+
+	return ibr_control_send(path, &frame);
+}
+
+/* A closing flow that has nothing left to do says good-bye. Context: path->lock held. */
+void ibr_outflow_idle(struct ibr_outflow *flow)
+{
+	if (!flow->closing || !list_empty(&flow->queue) || !list_empty(&flow->sent))
+		return;
+	if (flow->state == IBR_OUTFLOW_OPEN) {
+		flow_say_close(flow->path, flow->remote_handle);
+		ibr_outflow_fail(flow, -ECONNRESET);
+	}
+}
+
+/*
+ * The endpoint is closed: what refers to the process's memory is given up, what was buffered still
+ * goes out. Context: process.
+ */
+void ibr_outflow_close(struct ibr_outflow *flow)
+{
+	struct ibr_path *path = flow->path;
+	struct ibr_send *send, *next;
+
+	spin_lock_bh(&path->lock);
+	flow->closing = true;
+	list_for_each_entry_safe(send, next, &flow->sent, link)
+		if (!send->data)
+			ibr_send_abort(send, -ECONNRESET);
+	list_for_each_entry_safe(send, next, &flow->queue, link)
+		if (!send->data)
+			ibr_send_abort(send, -ECONNRESET);
+	ibr_outflow_idle(flow);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+}
+
+/* Give up what lingers. Context: process. */
+void ibr_outflow_cut(struct ibr_outflow *flow)
+{
+	spin_lock_bh(&flow->path->lock);
+	if (flow->state == IBR_OUTFLOW_OPEN)
+		flow_say_close(flow->path, flow->remote_handle);
+	if (flow->state != IBR_OUTFLOW_CLOSED)
+		ibr_outflow_fail(flow, -ETIMEDOUT);
+	ibr_path_drive_locked(flow->path);
+	spin_unlock_bh(&flow->path->lock);
+}
+
+/* ---- inflows ------------------------------------------------------------------------------- */
+
+void ibr_inflow_get(struct ibr_inflow *flow)
+{
+	kref_get(&flow->ref);
+}
+
+static void inflow_free(struct kref *ref)
+{
+	struct ibr_inflow *flow = container_of(ref, struct ibr_inflow, ref);
+
+	ibr_path_put(flow->path);
+	ibr_endpoint_put(flow->endpoint);
+	kfree(flow);
+}
+
+void ibr_inflow_put(struct ibr_inflow *flow)
+{
+	kref_put(&flow->ref, inflow_free);
+}
+
+/* Reserve up to @wanted cost bytes of the endpoint's unexpected memory. Return: how many. */
+static u64 inflow_reserve(struct ibr_endpoint *endpoint, u64 wanted)
+{
+	u64 room;
+
+	spin_lock_bh(&endpoint->lock);
+	/* A quarter of what is left for each newcomer, so that later ones get something too. */
+	room = (endpoint->unexpected_max - endpoint->unexpected_granted) / 4;
+	wanted = min(wanted, room);
+	endpoint->unexpected_granted += wanted;
+	spin_unlock_bh(&endpoint->lock);
+	return wanted;
+}
+
+static void inflow_unreserve(struct ibr_endpoint *endpoint, u64 cost)
+{
+	spin_lock_bh(&endpoint->lock);
+	endpoint->unexpected_granted -= cost;
+	spin_unlock_bh(&endpoint->lock);
+}
+
+static int inflow_accept(struct ibr_inflow *flow)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_ACCEPT,
+		.flow = cpu_to_le32(flow->remote_handle),
+		.accept.handle = cpu_to_le32(flow->h.id),
+		.accept.generation = cpu_to_le32(flow->endpoint->generation),
+		.accept.credit = cpu_to_le64(flow->limit),
+	};
+
+	flow->advertised = flow->limit;
+	return ibr_control_send(flow->path, &frame);
+}
+
+static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoint *endpoint,
+					const struct wire_frame *frame)
+{
+	struct ibrelk_addr addr = {
+		.endpoint = le32_to_cpu(frame->open.src_endpoint),
+		.generation = le32_to_cpu(frame->open.src_generation),
+	};
+	struct ibr_contact *contact;
+	struct ibr_inflow *flow;
+	int ret;
+
+	memcpy(addr.gid, path->key.remote_gid, sizeof(addr.gid));
+	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC);
+	if (IS_ERR(contact))
+		return ERR_CAST(contact);
+	flow = ibr_alloc_atomic(sizeof(*flow));
+	if (!flow)
+		return ERR_PTR(-ENOMEM);
+	memset(flow, 0, sizeof(*flow));
+	kref_init(&flow->ref);
+	flow->contact = contact->handle;
+	flow->remote_handle = le32_to_cpu(frame->flow);
+	flow->src_endpoint = addr.endpoint;
+	flow->src_generation = addr.generation;
+	INIT_LIST_HEAD(&flow->early);
+	INIT_LIST_HEAD(&flow->transfers);
+	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_INFLOW);
+	if (ret) {
+		kfree(flow);
+		return ERR_PTR(ret);
+	}
+	ibr_endpoint_get(endpoint);
+	flow->endpoint = endpoint;
+	ibr_path_get(path);
+	flow->path = path;
+	flow->limit = inflow_reserve(endpoint, IBR_GRANT_MAX);
+	flow->grant = flow->limit;
+	list_add_tail(&flow->on_path, &path->inflows);
+	path->flow_count++;
+	return flow;
+}
+
+static int inflow_refuse(struct ibr_path *path, const struct wire_frame *open, int reason)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_REFUSE,
+		.flow = open->flow,
+		.refuse.reason = cpu_to_le32(reason),
+	};
+
+	return ibr_control_send(path, &frame);
+}
+
+static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
+{
+	u32 generation = le32_to_cpu(frame->open.dst_generation);
+	struct ibr_endpoint *endpoint;
+	struct ibr_inflow *flow, *next;
+	int ret;
+
+	list_for_each_entry_safe(flow, next, &path->inflows, on_path) {
+		if (flow->src_endpoint != le32_to_cpu(frame->open.src_endpoint))
+			continue;
+		/* The same request again: so is the answer. */
+		if (flow->remote_handle == le32_to_cpu(frame->flow) &&
+		    flow->src_generation == le32_to_cpu(frame->open.src_generation))
+			return inflow_accept(flow);
+	}
+
+	endpoint = ibr_endpoint_find(le32_to_cpu(frame->open.dst_endpoint));
+	if (!endpoint)
+		return inflow_refuse(path, frame, ECONNREFUSED);
+	if (endpoint->job != le64_to_cpu(frame->open.job))
+		ret = inflow_refuse(path, frame, EACCES);
+	else if (generation && generation != endpoint->generation)
+		ret = inflow_refuse(path, frame, ESTALE);
+	else if (!ibr_endpoint_serves(endpoint, path))
+		ret = inflow_refuse(path, frame, ECONNREFUSED);
+	else {
+		flow = inflow_create(path, endpoint, frame);
+		ret = PTR_ERR_OR_ZERO(flow);
+		if (!ret)
+			ret = inflow_accept(flow);
+	}
+	ibr_endpoint_put(endpoint);
+	return ret;
+}
+
+/*
+ * Some of the flow's unexpected memory is free again (or was not needed): raise its limit, and tell the
+ * sender when it is worth a packet. Context: path->lock held.
+ */
+void ibr_inflow_return(struct ibr_inflow *flow, u32 cost)
+{
+	struct wire_frame frame = { .type = WIRE_FRAME_FLOW_CREDIT };
+	u64 more;
+
+	lockdep_assert_held(&flow->path->lock);
+	flow->waiting_cost -= cost;
+	if (flow->gone) {
+		inflow_unreserve(flow->endpoint, cost);
+		return;
+	}
+	flow->limit += cost;
+	if (flow->grant < IBR_GRANT_MAX / 8) {
+		more = inflow_reserve(flow->endpoint, IBR_GRANT_MAX - flow->grant);
+		flow->grant += more;
+		flow->limit += more;
+	}
+	if (flow->limit - flow->advertised < max(flow->grant / 2, 1ull))
+		return;
+	frame.flow = cpu_to_le32(flow->remote_handle);
+	frame.credit.limit = cpu_to_le64(flow->limit);
+	flow->advertised = flow->limit;
+	ibr_control_send(flow->path, &frame);
+}
+
+/*
+ * The flow is over on this side. Messages that wait for a receive and are complete stay; a rendezvous
+ * that waits can no longer be served, and says so when it is matched. Context: path->lock held.
+ */
+void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_CLOSE,
+		.flow = cpu_to_le32(flow->remote_handle),
+		.close.reason = cpu_to_le32(-error),
+	};
+	struct ibr_message *message;
+	struct ibr_transfer *transfer;
+
+	lockdep_assert_held(&flow->path->lock);
+	if (flow->gone)
+		return;
+	flow->gone = true;
+	list_del_init(&flow->on_path);
+	flow->path->flow_count--;
+	ibr_handle_remove(flow->path, &flow->h);
+	while ((transfer = list_first_entry_or_null(&flow->transfers, struct ibr_transfer, link)))
+		ibr_transfer_abort(transfer, error);
+	while ((message = list_first_entry_or_null(&flow->early, struct ibr_message, link))) {
+		list_del_init(&message->link);
+		if (!message->rts)
+			flow->waiting_cost -= ibr_message_cost(message->length);
+		ibr_message_free(message);
+	}
+	/* What messages that wait for a receive hold of it is given back with them. */
+	inflow_unreserve(flow->endpoint, flow->grant - flow->waiting_cost);
+	if (tell)
+		ibr_control_send(flow->path, &frame);
+	ibr_inflow_put(flow);
+}
+
+/* ---- control frames ------------------------------------------------------------------------ */
+
+static int flow_close(struct ibr_path *path, const struct wire_frame *frame)
+{
+	u32 id = le32_to_cpu(frame->flow);
+	struct ibr_outflow *out = ibr_handle_find(path, id, IBR_HANDLE_OUTFLOW);
+	struct ibr_inflow *in = ibr_handle_find(path, id, IBR_HANDLE_INFLOW);
+
+	if (in)
+		ibr_inflow_drop(in, -ECONNRESET, false);
+	else if (out)
+		ibr_outflow_fail(out, -ECONNRESET);
+	return 0;
+}
+
+static void flow_matched(struct ibr_outflow *flow, u32 sequence)
+{
+	struct ibr_send *send;
+
+	list_for_each_entry(send, &flow->sent, link)
+		if (send->sequence == sequence && (send->wire_flags & WIRE_MSG_SYNC)) {
+			ibr_send_retire(send, 0);
+			return;
+		}
+}
+
+/* Frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held. */
+int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame)
+{
+	struct ibr_outflow *flow;
+
+	switch (frame->type) {
+	case WIRE_FRAME_FLOW_OPEN:
+		return inflow_open(path, frame);
+	case WIRE_FRAME_FLOW_CLOSE:
+		return flow_close(path, frame);
+	case WIRE_FRAME_RTS:
+		return ibr_rts_receive(path, frame);
+	}
+
+	flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_OUTFLOW);
+	if (!flow) {
+		path->counters.drop_flow++;
+		/* Given up before it was accepted: nobody else would ever tell the other side. */
+		return frame->type == WIRE_FRAME_FLOW_ACCEPT ?
+		       flow_say_close(path, le32_to_cpu(frame->accept.handle)) : 0;
+	}
+	switch (frame->type) {
+	case WIRE_FRAME_FLOW_ACCEPT:
+		outflow_accepted(flow, frame);
+		break;
+	case WIRE_FRAME_FLOW_REFUSE:
+		ibr_outflow_fail(flow, -clamp_t(int, le32_to_cpu(frame->refuse.reason), 1, MAX_ERRNO));
+		break;
+	case WIRE_FRAME_FLOW_CREDIT:
+		flow->limit = max(flow->limit, le64_to_cpu(frame->credit.limit));
+		break;
+	case WIRE_FRAME_MATCHED:
+		flow_matched(flow, le32_to_cpu(frame->matched.sequence));
+		break;
+	default:
+		path->counters.drop_malformed++;
+		break;
+	}
+	return 0;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Flows: ordered streams of messages from one endpoint to another. The sender's half is an outflow,
+ * the receiver's an inflow; each lives on the path that the sender's mode chose and is covered by its
+ * connection lock. Also here: the objects of one message, a send, a receive, a message that has
+ * arrived, and a transfer (rendezvous).
+ */
+#ifndef IBR_FLOW_H
+#define IBR_FLOW_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/types.h>
+#include "endpoint.h"
+#include "frag.h"
+#include "match.h"
+#include "memory.h"
+#include "path.h"
+#include "ring.h"
+
+#define IBR_GRANT_MAX		(256u << 10)	/* unexpected cost bytes granted to one flow */
+#define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
+#define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
+
+/* What one eager message costs of a flow's credit; both sides compute the same. */
+static inline u32 ibr_message_cost(u32 length)
+{
+	return ALIGN(length + 256, 256);
+}
+
+/** enum ibr_handle_type - what a wire handle of a path stands for */
+enum ibr_handle_type {
+	IBR_HANDLE_OUTFLOW,
+	IBR_HANDLE_INFLOW,
+	IBR_HANDLE_SEND,
+	IBR_HANDLE_TRANSFER,
+};
+
+/** struct ibr_handle - first member of everything in path->handles */
+struct ibr_handle {
+	enum ibr_handle_type type;
+	u32 id;			/* 0: not in the table */
+};
+
+/**
+ * struct ibr_contact - a remote endpoint that a local one knows; what a peer handle stands for
+ * Lives as long as its endpoint.
+ */
+struct ibr_contact {
+	struct hlist_node node;		/* endpoint->contact_hash, under endpoint->lock */
+	struct ibrelk_addr addr;
+	u32 handle;
+	struct ibr_outflow __rcu *out;	/* NULL until the first send; written under endpoint->setup_lock */
+};
+
+/** enum ibr_outflow_state - life of an outflow; see Documentation/protocol.rst */
+enum ibr_outflow_state {
+	IBR_OUTFLOW_CLOSED,	/* nothing was asked yet, or it failed and may be asked again */
+	IBR_OUTFLOW_OPENING,	/* FLOW_OPEN is queued or sent */
+	IBR_OUTFLOW_OPEN,
+};
+
+/**
+ * struct ibr_outflow - sender's half; all but the immutable members under path->lock
+ * @ref: held by the contact, and by each send
+ */
+struct ibr_outflow {
+	struct ibr_handle h;
+	struct kref ref;
+	struct ibr_endpoint *endpoint;	/* referenced; immutable */
+	struct ibr_path *path;		/* referenced; immutable */
+	struct ibrelk_addr remote;	/* immutable */
+	u32 contact;			/* immutable */
+	enum ibr_outflow_state state;
+	bool closing;			/* the endpoint was closed: only what was accepted still goes out */
+	u32 announcing;			/* native modes: RTSs that are not acknowledged */
+	u32 remote_handle;
+	u32 sequence;			/* of the next message */
+	u64 cost;			/* eager cost spent */
+	u64 limit;			/* ... and allowed */
+	struct list_head queue;		/* sends that have not been started, in order */
+	struct list_head sent;		/* sends that wait for something from the peer */
+	struct list_head ready;		/* in path->ready */
+	struct list_head on_path;	/* in path->outflows */
+	struct rcu_head rcu;
+};
+
+/**
+ * struct ibr_send - a message on its way out
+ * @ref: held by the outflow's lists, by each fragment, and by the completion until it is written
+ */
+struct ibr_send {
+	struct ibr_handle h;		/* of a rendezvous */
+	struct kref ref;
+	struct ibr_ring_entry entry;
+	struct list_head link;		/* outflow->queue, then ->sent */
+	struct list_head bulk;		/* path->bulk while a window is to be filled */
+	struct ibr_outflow *flow;	/* referenced */
+	u8 level;
+	u8 wire_flags;
+	bool no_success;
+	bool completed;			/* the user knows */
+	bool started;
+	bool sent;			/* all of it was transmitted once */
+	bool finished;			/* nothing more is expected */
+	bool pinned;			/* umem is in use */
+	bool umem_busy;			/* its worker is running */
+	bool announcing;		/* counted in @flow->announcing */
+	u32 peer;			/* handle, for the completion */
+	u64 user_data;
+	u32 sequence;
+	u32 unacked;			/* fragments sent and not acknowledged */
+	u64 length;
+	u64 offset;			/* eager: sent so far; rendezvous: asked for so far */
+	u64 tag;
+	u64 immediate;
+	struct {			/* rendezvous: windows that were asked for and are not sent */
+		u64 start;
+		u64 offset;		/* sent so far */
+		u64 end;
+		u32 unit;
+	} window[2];
+	u32 windows;
+	u64 released;			/* pinned memory before this was let go */
+	u32 transfer;			/* the last one that asked; 0: none */
+	int status;			/* what the user will be told */
+	struct ibr_umem umem;
+	void *data;			/* buffered copy: @frag.inline_payload if small; NULL: @umem */
+	struct ibr_frag frag;		/* the first fragment, or the RTS; last, for its inline payload */
+};
+
+/** struct ibr_recv - a posted receive. @ref is not needed: it has one owner at a time */
+struct ibr_recv {
+	struct ibr_ring_entry entry;
+	struct match_recv match;
+	struct ibr_endpoint *endpoint;	/* referenced */
+	struct ibr_umem umem;
+	struct ibr_transfer *transfer;	/* that fills it, or NULL */
+	bool no_success;
+};
+
+/**
+ * struct ibr_inflow - receiver's half; under path->lock
+ * @ref: held by the path, by each message and each transfer
+ */
+struct ibr_inflow {
+	struct ibr_handle h;
+	struct kref ref;
+	struct ibr_endpoint *endpoint;	/* referenced; immutable */
+	struct ibr_path *path;		/* referenced; immutable */
+	u32 contact;			/* source handle; immutable */
+	u32 remote_handle;		/* immutable */
+	u32 src_endpoint;		/* immutable */
+	u32 src_generation;		/* immutable */
+	bool gone;			/* off the path */
+	u32 next;			/* sequence expected next */
+	u64 missing;			/* bit i: message next - 1 - i was lost (native modes) */
+	u64 limit;			/* credit: granted in all */
+	u64 advertised;			/* ... and told */
+	u64 grant;			/* how much of the endpoint's memory is reserved for this flow */
+	u64 waiting_cost;		/* of it, in use */
+	u64 spent;			/* credit that the sender has used, as far as seen */
+	struct list_head early;		/* messages that are incomplete or ahead of their turn, by sequence */
+	struct list_head transfers;
+	struct list_head on_path;	/* in path->inflows */
+};
+
+/** struct ibr_message - a message that has arrived, or is arriving */
+struct ibr_message {
+	struct match_message match;
+	struct list_head link;		/* inflow->early */
+	struct ibr_inflow *flow;	/* referenced */
+	bool rts;
+	bool pooled;			/* memory is the endpoint's pool */
+	u8 wire_flags;
+	u32 sequence;
+	u32 rts_message;		/* the sender's handle */
+	u32 received;			/* eager bytes so far */
+	u64 fragments;			/* which, by offset */
+	u64 length;
+	u64 immediate;
+	u8 data[];
+};
+
+/** struct ibr_transfer - the receiver's side of a rendezvous; under path->lock */
+struct ibr_transfer {
+	struct ibr_handle h;
+	struct ibr_inflow *flow;	/* referenced */
+	struct ibr_recv *recv;
+	struct list_head link;		/* inflow->transfers */
+	bool umem_busy;
+	bool dying;
+	int error;
+	u32 message;			/* the sender's handle */
+	u32 unit;			/* payload of each fragment but a window's last */
+	u32 window_bytes;
+	u64 length;			/* of the message */
+	u64 want;			/* of it, what fits */
+	u64 asked;			/* CTS was sent up to here */
+	u64 done;			/* complete up to here */
+	u64 tag;
+	u64 immediate;
+	u8 wire_flags;
+	struct {
+		u64 offset;
+		u32 length;		/* 0: free */
+		u32 missing;		/* units */
+		DECLARE_BITMAP(got, IBR_UNITS_MAX);
+	} window[2];
+};
+
+/* ---- flow.c: contacts, opening, credit, closing ---- */
+
+/** ibr_contact_find() - what a peer handle stands for, or NULL. Context: any */
+struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle);
+/**
+ * ibr_contact_get_addr() - the contact for an address, made if need be
+ * @learned: @addr was seen in a packet: a contact for any generation stands for it too
+ * Return: contact, or ERR_PTR(-ENOMEM, -ENOSPC). Context: as @gfp says.
+ */
+struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
+					 bool learned, gfp_t gfp);
+
+/**
+ * ibr_outflow_get() - the outflow to a contact, made at the first send
+ * Return: flow with a reference, or ERR_PTR(-ENETUNREACH, -EADDRNOTAVAIL, -ENODEV, -ENOMEM). Context: process.
+ */
+struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_contact *contact);
+void ibr_outflow_put(struct ibr_outflow *flow);
+/** ibr_outflow_queue() - queue a send; on success takes over a reference to it. Return: 0 or -errno. Context: process */
+int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send);
+/** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
+void ibr_outflow_fail(struct ibr_outflow *flow, int error);
+/** ibr_outflow_ask() - send the request of a flow that is opening (again). Return: 0 or -ENOMEM. Context: path->lock held */
+int ibr_outflow_ask(struct ibr_outflow *flow);
+/** ibr_outflow_idle() - a closing flow with nothing left says good-bye. Context: path->lock held */
+void ibr_outflow_idle(struct ibr_outflow *flow);
+/** ibr_outflow_close() - the endpoint is closed: buffered sends still go out, others are given up. Context: process */
+void ibr_outflow_close(struct ibr_outflow *flow);
+/** ibr_outflow_cut() - give up what lingers. Context: process */
+void ibr_outflow_cut(struct ibr_outflow *flow);
+
+void ibr_inflow_get(struct ibr_inflow *flow);
+void ibr_inflow_put(struct ibr_inflow *flow);
+/** ibr_inflow_return() - cost of a message that is held no more. Context: path->lock held */
+void ibr_inflow_return(struct ibr_inflow *flow, u32 cost);
+/** ibr_inflow_drop() - the flow is over; @tell: say so to the sender. Context: path->lock held */
+void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
+
+/** ibr_flow_handle_control() - frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held */
+int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame);
+
+/* Wire handles. Context: path->lock held. */
+int ibr_handle_add(struct ibr_path *path, struct ibr_handle *handle, enum ibr_handle_type type);
+void ibr_handle_remove(struct ibr_path *path, struct ibr_handle *handle);
+void *ibr_handle_find(struct ibr_path *path, u32 id, enum ibr_handle_type type);
+
+/** ibr_control_send() - queue a control frame. Return: 0, or -ENOMEM: the path's life ends. Context: path->lock held */
+int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame);
+
+/* ---- send.c: a message on its way out, by either protocol ---- */
+
+/**
+ * ibr_send_create() - make a send and take hold of its data
+ * Up to @eager_max the data is copied; above, the user's memory is pinned. Return: send with one reference, or
+ * ERR_PTR(-ENOMEM, -EFAULT). Context: process.
+ */
+struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command);
+void ibr_send_get(struct ibr_send *send);
+void ibr_send_put(struct ibr_send *send);
+/** ibr_send_complete() - tell the user, once. Context: any */
+void ibr_send_complete(struct ibr_send *send, int status);
+/** ibr_send_retire() - it is over: off all lists, memory let go, the user told. Context: path->lock held */
+void ibr_send_retire(struct ibr_send *send, int status);
+/** ibr_send_discard() - one that was never queued goes without a word. Context: process */
+void ibr_send_discard(struct ibr_send *send);
+/** ibr_send_abort() - the same, and tell the peer's transfers. Context: path->lock held */
+void ibr_send_abort(struct ibr_send *send, int status);
+/** ibr_send_acked() - one of its fragments has arrived. Context: path->lock held */
+void ibr_send_acked(struct ibr_send *send);
+/** ibr_send_start() - send the first message of a flow's queue, or go on with it. Return: false: blocked. Context: path->lock held */
+bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
+
+int ibr_send_init(void);
+void ibr_send_exit(void);
+
+/* ---- message.c: messages that arrive, and receives ---- */
+
+/** ibr_eager_receive(), ibr_rts_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
+int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
+int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame);
+void ibr_message_free(struct ibr_message *message);
+/** ibr_message_refuse() - nobody will ever take it: its endpoint is closed. Context: process, no locks */
+void ibr_message_refuse(struct ibr_message *message);
+/** ibr_message_give() - a message that had to wait meets its receive. Context: process, no locks */
+void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv);
+
+struct ibr_recv *ibr_recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_recv_destroy() - one that never was posted */
+void ibr_recv_destroy(struct ibr_recv *recv);
+/** struct ibr_recv_result - what a receive completes with */
+struct ibr_recv_result {
+	int status;
+	u32 source;
+	u64 length;
+	u64 tag;
+	u64 immediate;
+	u8 wire_flags;
+};
+/** ibr_recv_complete() - a receive is over; @result->status -ECANCELED throws bounced data away. Context: any */
+void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result);
+
+int ibr_message_init(void);
+void ibr_message_exit(void);
+
+/* ---- rendezvous.c ---- */
+
+/** ibr_transfer_start() - RTS and receive have met. Context: path->lock held. Takes @recv over in any case */
+void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv);
+/** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */
+void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
+/** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
+int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
+/** ibr_bulk_fill() - send one fragment of a window of the first in path->bulk. Return: false: blocked. Context: path->lock held */
+bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
+/** ibr_send_tell_abort() - forget what was asked for, and tell the transfer. Context: path->lock held */
+void ibr_send_tell_abort(struct ibr_send *send, int error);
+/** ibr_send_wanted() - is there a window to be sent? Context: path->lock held */
+bool ibr_send_wanted(const struct ibr_send *send);
+/** ibr_send_umem_ready() - the worker of a send's memory is done */
+void ibr_send_umem_ready(struct ibr_umem *umem);
+
+#endif /* IBR_FLOW_H */

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory of fragments. Two sizes cover everything: frames without or with little payload, and full
+ * packets. A small reserve keeps control frames going when memory is short.
+ */
+#include <linux/mempool.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "flow.h"
+#include "frag.h"
+
+#define FRAG_RESERVE	256
+
+static struct kmem_cache *small_cache;
+static struct kmem_cache *full_cache;
+static mempool_t *reserve;
+
+struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp)
+{
+	struct ibr_frag *frag;
+
+	if (payload <= IBR_FRAG_SMALL) {
+		frag = NULL;
+		if (gfpflags_allow_blocking(gfp) || !ibr_alloc_fails())
+			frag = kmem_cache_alloc(small_cache, gfp | __GFP_NOWARN);
+		if (!frag)
+			frag = mempool_alloc(reserve, GFP_ATOMIC);
+	} else {
+		if (!gfpflags_allow_blocking(gfp) && ibr_alloc_fails())
+			return NULL;
+		frag = kmem_cache_alloc(full_cache, gfp | __GFP_NOWARN);
+	}
+	if (!frag)
+		return NULL;
+
+	refcount_set(&frag->ref, 1);
+	frag->payload_len = 0;
+	frag->embedded = false;
+	frag->control = false;
+	frag->repeated = false;
+	frag->small = payload <= IBR_FRAG_SMALL;
+	INIT_LIST_HEAD(&frag->link);
+	frag->send = NULL;
+	frag->payload = frag->inline_payload;
+	memset(&frag->frame, 0, sizeof(frag->frame));
+	return frag;
+}
+
+void ibr_frag_setup(struct ibr_frag *frag, struct ibr_send *send)
+{
+	refcount_set(&frag->ref, 1);
+	frag->payload_len = 0;
+	frag->embedded = true;
+	frag->control = false;
+	frag->repeated = false;
+	frag->small = false;
+	INIT_LIST_HEAD(&frag->link);
+	ibr_send_get(send);
+	frag->send = send;
+	frag->payload = NULL;
+	memset(&frag->frame, 0, sizeof(frag->frame));
+}
+
+void ibr_frag_get(struct ibr_frag *frag)
+{
+	refcount_inc(&frag->ref);
+}
+
+void ibr_frag_put(struct ibr_frag *frag)
+{
+	struct ibr_send *send;
+
+	if (!refcount_dec_and_test(&frag->ref))
+		return;
+	send = frag->send;
+	if (frag->embedded)
+		; /* its memory goes with the send's last reference */
+	else if (frag->small)
+		mempool_free(frag, reserve);
+	else
+		kmem_cache_free(full_cache, frag);
+	if (send)
+		ibr_send_put(send);
+}
+
+int ibr_frag_init(void)
+{
+	small_cache = kmem_cache_create("ibrelk_frag_small",
+					sizeof(struct ibr_frag) + IBR_FRAG_SMALL, 0, 0, NULL);
+	full_cache = kmem_cache_create("ibrelk_frag_full",
+				       sizeof(struct ibr_frag) + IBR_FRAG_PAYLOAD_MAX, 0, 0, NULL);
+	if (!small_cache || !full_cache)
+		goto err;
+	reserve = mempool_create_slab_pool(FRAG_RESERVE, small_cache);
+	if (!reserve)
+		goto err;
+	return 0;
+err:
+	ibr_frag_exit();
+	return -ENOMEM;
+}
+
+void ibr_frag_exit(void)
+{
+	mempool_destroy(reserve);
+	kmem_cache_destroy(full_cache);
+	kmem_cache_destroy(small_cache);
+	reserve = NULL;
+	full_cache = NULL;
+	small_cache = NULL;
+}

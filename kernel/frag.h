@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fragments: what a packet carries, and what is kept until it has arrived. A fragment never changes
+ * after it was queued: each transmission writes its own header into a slot of the send queue, so a
+ * retransmission cannot disturb an earlier work request that the adapter may still be reading.
+ */
+#ifndef IBR_FRAG_H
+#define IBR_FRAG_H
+
+#include <linux/list.h>
+#include <linux/refcount.h>
+#include <linux/types.h>
+#include "reliability/wire.h"
+
+struct ibr_outflow;
+struct ibr_send;
+
+#define IBR_FRAG_SMALL		168	/* payload up to this is copied into the slot: one SGE */
+#define IBR_FRAG_PAYLOAD_MAX	4096
+
+/**
+ * struct ibr_frag - one frame and its payload
+ * @ref: held by the path (queued or awaiting acknowledgement), and by each posted work request
+ * @link: in one of the path's queues
+ * @send: message that it belongs to, referenced; or NULL
+ * @embedded: part of @send's memory, so not freed by itself
+ * @control: reliable in native modes too
+ * @repeated: transmitted before
+ * @small: of the small size, so that it may come from, and refill, the reserve
+ * @payload_len: bytes of payload
+ * @payload: physically contiguous kernel memory: @inline_payload, or inside @send
+ * @frame: as it travels
+ */
+struct ibr_frag {
+	refcount_t ref;
+	u16 payload_len;
+	bool embedded;
+	bool control;
+	bool repeated;
+	bool small;
+	struct list_head link;
+	struct ibr_send *send;
+	void *payload;
+	struct wire_frame frame;
+	u8 inline_payload[] __aligned(8);
+};
+
+/**
+ * ibr_frag_alloc() - a fragment with a zeroed frame and room for @payload bytes (at most IBR_FRAG_PAYLOAD_MAX)
+ * Return: fragment, or NULL: no memory. Context: as @gfp says.
+ */
+struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp);
+/** ibr_frag_setup() - start the life of a fragment that is embedded in @send; takes a reference to it */
+void ibr_frag_setup(struct ibr_frag *frag, struct ibr_send *send);
+void ibr_frag_get(struct ibr_frag *frag);
+/** ibr_frag_put() - Context: any */
+void ibr_frag_put(struct ibr_frag *frag);
+
+int ibr_frag_init(void);
+void ibr_frag_exit(void);
+
+#endif /* IBR_FRAG_H */

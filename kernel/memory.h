@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * User memory that the kernel reads or writes after the system call: pinned (FOLL_LONGTERM, charged
+ * to the process's pinned pages), window by window if it is large, or stood in for by a bounce
+ * buffer where it cannot be pinned (RLIMIT_MEMLOCK, file mappings).
+ */
+#ifndef IBR_MEMORY_H
+#define IBR_MEMORY_H
+
+#include <linux/compiler.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+/* Bytes of a window; at most two are resident at a time. */
+#define IBR_UMEM_WINDOW		(2u << 20)
+
+struct ibr_pins;
+struct mm_struct;
+
+/** struct ibr_umem_window - one resident stretch; private to memory.c */
+struct ibr_umem_window {
+	u64 offset;			/* a multiple of IBR_UMEM_WINDOW */
+	u32 length;			/* 0: not resident; published last */
+	struct ibr_pins *pins;		/* pinned pages or a bounce buffer */
+};
+
+/**
+ * struct ibr_umem - a user buffer that a transfer reads or writes
+ * @mm: its address space; kept alive by what is pinned, so of no use once ibr_umem_finish() was
+ *	called
+ * @address: first byte
+ * @length: bytes
+ * @write: the kernel writes it (a receive)
+ * @error: first error met by the worker, negative errno; stable when ready() or released() is
+ *	called
+ * @bounced: bytes that went through a bounce buffer
+ * @window: what is resident; the window with index i is always in place i % 2
+ * @anchor: keeps @mm for a buffer of more than two windows, which is pinned again later
+ * @want: index of the first window that shall be resident
+ * @work: the worker
+ * @ready: set by the owner before it calls ibr_umem_advance()
+ * @released: set by ibr_umem_finish()
+ * All but @error, @bounced, @length and @ready is private to memory.c.
+ */
+struct ibr_umem {
+	struct mm_struct *mm;
+	u64 address;
+	u64 length;
+	bool write;
+	int error;
+	u64 bounced;
+	struct ibr_umem_window window[2];
+	struct ibr_pins *anchor;
+	u64 want;
+	struct work_struct work;
+	void (*ready)(struct ibr_umem *umem);
+	void (*released)(struct ibr_umem *umem);
+};
+
+/**
+ * ibr_umem_init() - take hold of a user buffer when a command is accepted
+ * @umem: zeroed memory of the owner
+ * @address: user address
+ * @length: bytes; 0 is fine and pins nothing
+ * @write: the kernel will write it
+ *
+ * Pins up to two windows at once; where the memory cannot be pinned (limit, kind of mapping)
+ * allocates a bounce buffer for the same stretch (filled from the user's memory unless @write).
+ * Context: process, current->mm is the owner.
+ * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM.
+ */
+int ibr_umem_init(struct ibr_umem *umem, u64 address, u64 length, bool write);
+
+/**
+ * ibr_umem_resident() - how many bytes from an offset on are resident now
+ * @umem: user memory
+ * @offset: in the buffer, bytes
+ *
+ * Return: bytes; 0: ask ibr_umem_advance(). Context: any.
+ */
+u64 ibr_umem_resident(const struct ibr_umem *umem, u64 offset);
+
+/**
+ * ibr_umem_copy_to() - copy into resident user memory
+ * @umem: user memory, of a receive
+ * @offset: where to in the buffer, bytes
+ * @data: from here
+ * @length: bytes, all of them resident
+ *
+ * Context: any, softirq included; the owner serialises.
+ */
+void ibr_umem_copy_to(struct ibr_umem *umem, u64 offset, const void *data, u32 length);
+
+/**
+ * ibr_umem_copy_from() - copy out of resident user memory
+ * @umem: user memory
+ * @offset: where from in the buffer, bytes
+ * @data: to here
+ * @length: bytes, all of them resident
+ *
+ * Context: any, softirq included; the owner serialises.
+ */
+void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 length);
+
+/**
+ * ibr_umem_advance() - the owner is done with everything before an offset
+ * @umem: user memory
+ * @offset: in the buffer, bytes
+ *
+ * A worker releases those windows (bounced receive data is copied to the user) and makes the next
+ * ones resident. Each call leads to exactly one call of umem->ready (set by the owner) from the
+ * worker, when it is done or failed (umem->error); until then this must not be called again. No
+ * copy may touch the released windows afterwards; the window at @offset, if resident, stays and may
+ * be used meanwhile. Context: any.
+ */
+void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
+
+/**
+ * ibr_umem_can_advance() - is there anything for ibr_umem_advance() to make resident?
+ * @umem: user memory
+ * @offset: in the buffer, bytes
+ *
+ * Not so if the two windows from @offset on are resident: who needs memory beyond them must be done
+ * with more first, and would only keep the worker spinning. Context: as ibr_umem_advance().
+ */
+bool ibr_umem_can_advance(const struct ibr_umem *umem, u64 offset);
+
+/**
+ * ibr_umem_finish() - the transfer is over
+ * @umem: user memory; also one of length 0
+ * @keep_bounced: false: throw bounced data away (cancel, exit, a transfer that failed half-way)
+ * @released: called when nothing refers to the user's memory any more and bounced data has been
+ *	copied into it: at once, in the caller's context, where that needs no process (then
+ *	unpinning is put off, batched, to process context: it delays neither the completion nor the
+ *	caller); otherwise from a worker, where umem->error may have been set. It may free @umem
+ *
+ * Context: any, also under spinlocks if @released bears it; no ibr_umem_advance() may be pending
+ * (the owner has seen ready()).
+ */
+void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
+		     void (*released)(struct ibr_umem *umem));
+
+/** ibr_umem_flush() - unpin now what was put off on this CPU; each door does. Context: process */
+void ibr_umem_flush(void);
+
+int ibr_memory_init(void);
+/** ibr_memory_exit() - every umem must have been released */
+void ibr_memory_exit(void);
+
+extern unsigned int ibr_fail_alloc_nth;
+bool ibr_alloc_fails_now(void);
+
+/**
+ * ibr_alloc_fails() - shall this allocation fail for the sake of a test?
+ *
+ * The one counted injection hook for allocations in interrupt context, where the kernel's own fault
+ * injection cannot be aimed at us: with the module parameter fail_alloc_nth = n, each n-th one
+ * fails. Code that allocates from a cache of its own in softirq asks here first. Context: any.
+ */
+static inline bool ibr_alloc_fails(void)
+{
+	return unlikely(READ_ONCE(ibr_fail_alloc_nth)) && ibr_alloc_fails_now();
+}
+
+/** ibr_alloc_atomic() - kmalloc() for interrupt context, with that hook. Context: any */
+void *ibr_alloc_atomic(size_t size);
+
+#endif /* IBR_MEMORY_H */

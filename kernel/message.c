@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Messages that arrive. A flow's messages are put in order, exactly once, and then matched with the
+ * endpoint's posted receives; what finds none waits as unexpected in the endpoint's own, limited
+ * memory. A message that comes in one piece and in turn, and finds its receive, is copied straight
+ * into the user's buffer.
+ */
+#include <linux/genalloc.h>
+#include <linux/slab.h>
+
+#include "drive.h"
+#include "flow.h"
+#include "params.h"
+
+/* No honest sender is further ahead: it has at most so many packets in flight. */
+#define AHEAD_MAX	4096
+
+static struct kmem_cache *recv_cache;
+
+/* ---- receives ------------------------------------------------------------------------------ */
+
+struct ibr_recv *ibr_recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
+{
+	struct ibr_recv *recv;
+	int ret;
+
+	recv = kmem_cache_zalloc(recv_cache, GFP_KERNEL_ACCOUNT);
+	if (!recv)
+		return ERR_PTR(-ENOMEM);
+	ret = ibr_umem_init(&recv->umem, command->addr, command->length, true);
+	if (ret) {
+		kmem_cache_free(recv_cache, recv);
+		return ERR_PTR(ret);
+	}
+	recv->match.tag = command->tag;
+	recv->match.ignore = command->ignore;
+	recv->match.cookie = command->user_data;
+	recv->match.source = command->peer;
+	recv->match.space = command->flags & IBRELK_CMD_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
+	recv->no_success = command->flags & IBRELK_CMD_NO_SUCCESS;
+	ibr_endpoint_get(endpoint);
+	recv->endpoint = endpoint;
+	return recv;
+}
+
+static void recv_free(struct ibr_recv *recv)
+{
+	ibr_endpoint_put(recv->endpoint);
+	kmem_cache_free(recv_cache, recv);
+}
+
+static void recv_unpinned(struct ibr_umem *umem)
+{
+	recv_free(container_of(umem, struct ibr_recv, umem));
+}
+
+void ibr_recv_destroy(struct ibr_recv *recv)
+{
+	ibr_umem_finish(&recv->umem, false, recv_unpinned);
+}
+
+static void recv_entry_release(struct ibr_ring_entry *entry)
+{
+	struct ibr_recv *recv = container_of(entry, struct ibr_recv, entry);
+	struct ibr_endpoint *endpoint = recv->endpoint;
+
+	atomic_dec(&endpoint->recvs);
+	recv_free(recv);
+}
+
+static void recv_released(struct ibr_umem *umem)
+{
+	struct ibr_recv *recv = container_of(umem, struct ibr_recv, umem);
+	struct ibrelk_completion *completion = &recv->entry.completion;
+
+	if (umem->error && (!completion->status || completion->status == -EMSGSIZE))
+		completion->status = umem->error;
+	recv->entry.release = recv_entry_release;
+	if (recv->no_success && !completion->status)
+		recv_entry_release(&recv->entry);
+	else
+		ibr_ring_complete(recv->endpoint->recv_ring, &recv->entry);
+}
+
+void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result)
+{
+	struct ibrelk_completion *completion = &recv->entry.completion;
+
+	completion->user_data = recv->match.cookie;
+	completion->status = result->status;
+	completion->opcode = IBRELK_OP_RECV;
+	completion->flags = 0;
+	if (result->wire_flags & WIRE_MSG_IMMEDIATE)
+		completion->flags |= IBRELK_CQE_IMMEDIATE;
+	if (recv->match.space == MATCH_UNTAGGED)
+		completion->flags |= IBRELK_CQE_UNTAGGED;
+	completion->endpoint = recv->endpoint->id;
+	completion->peer = result->source;
+	completion->length = result->length;
+	completion->tag = result->tag;
+	completion->immediate = result->immediate;
+	ibr_umem_finish(&recv->umem, result->status == 0 || result->status == -EMSGSIZE, recv_released);
+}
+
+/* ---- memory of messages -------------------------------------------------------------------- */
+
+static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	size_t size = struct_size((struct ibr_message *)NULL, data, data);
+	struct ibr_message *message = NULL;
+
+	if (ibr_alloc_fails())
+		return NULL;
+	/* The pool is large enough for all credit, but it may be fragmented. */
+	if (data)
+		message = (struct ibr_message *)gen_pool_alloc(endpoint->pool, size);
+	if (message) {
+		memset(message, 0, sizeof(*message));
+		message->pooled = true;
+	} else {
+		/* Zeroed, as fragments of a dishonest sender need not cover it (the pool was, too). */
+		message = kzalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+		if (!message)
+			return NULL;
+	}
+	INIT_LIST_HEAD(&message->link);
+	ibr_inflow_get(flow);
+	message->flow = flow;
+	return message;
+}
+
+void ibr_message_free(struct ibr_message *message)
+{
+	struct ibr_inflow *flow = message->flow;
+
+	if (message->pooled)
+		gen_pool_free(flow->endpoint->pool, (unsigned long)message,
+			      struct_size(message, data, message->length));
+	else
+		kfree(message);
+	ibr_inflow_put(flow);
+}
+
+/* ---- matching ------------------------------------------------------------------------------ */
+
+static u8 message_space(u8 wire_flags)
+{
+	return wire_flags & WIRE_MSG_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
+}
+
+static void message_matched(struct ibr_inflow *flow, u8 wire_flags, u32 sequence)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_MATCHED,
+		.flow = cpu_to_le32(flow->remote_handle),
+		.matched.sequence = cpu_to_le32(sequence),
+	};
+
+	if ((wire_flags & WIRE_MSG_SYNC) && !flow->gone)
+		ibr_control_send(flow->path, &frame);
+}
+
+/* Copy an eager message into its receive and complete that. */
+static void message_deliver(struct ibr_inflow *flow, struct ibr_recv *recv, const void *data, u32 length,
+			    u64 tag, u64 immediate, u8 wire_flags)
+{
+	struct ibr_recv_result result = {
+		.status = length > recv->umem.length ? -EMSGSIZE : 0,
+		.source = flow->contact,
+		.length = length,
+		.tag = tag,
+		.immediate = immediate,
+		.wire_flags = wire_flags,
+	};
+
+	if (length)
+		ibr_umem_copy_to(&recv->umem, 0, data, min_t(u64, length, recv->umem.length));
+	ibr_recv_complete(recv, &result);
+}
+
+static void endpoint_count(struct ibr_endpoint *endpoint, u64 length, bool unexpected)
+{
+	lockdep_assert_held(&endpoint->lock);
+	endpoint->counters.rx_messages++;
+	endpoint->counters.rx_bytes += length;
+	endpoint->counters.unexpected_messages += unexpected;
+}
+
+static void path_count(struct ibr_path *path, u64 length, bool unexpected)
+{
+	path->counters.rx_messages++;
+	path->counters.rx_bytes += length;
+	path->counters.unexpected_messages += unexpected;
+}
+
+/* A whole message whose turn it is. The caller gives it away. Context: path->lock held. */
+static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	struct match_recv *found = NULL;
+	struct ibr_recv *recv;
+	bool open;
+
+	spin_lock_bh(&endpoint->lock);
+	open = endpoint->open;
+	if (open) {
+		found = match_message_take(&endpoint->match, flow->contact,
+					   message_space(message->wire_flags), message->match.tag);
+		endpoint_count(endpoint, message->length, !found);
+		if (!found) {
+			message->match.source = flow->contact;
+			message->match.space = message_space(message->wire_flags);
+			match_message_keep(&endpoint->match, &message->match);
+			if (!message->rts)
+				endpoint->unexpected_bytes += ibr_message_cost(message->length);
+			endpoint->unexpected_bytes_peak = max(endpoint->unexpected_bytes_peak,
+							      endpoint->unexpected_bytes);
+		}
+	}
+	spin_unlock_bh(&endpoint->lock);
+	path_count(flow->path, message->length, open && !found);
+	if (open && !found)
+		return;
+	if (found) {
+		recv = container_of(found, struct ibr_recv, match);
+		if (message->rts) {
+			ibr_transfer_start(flow, message, recv);
+		} else {
+			message_matched(flow, message->wire_flags, message->sequence);
+			message_deliver(flow, recv, message->data, message->length, message->match.tag,
+					message->immediate, message->wire_flags);
+		}
+	}
+	/* Nothing to return after an RTS; but there may be credit by now for a flow that got none. */
+	ibr_inflow_return(flow, message->rts ? 0 : ibr_message_cost(message->length));
+	ibr_message_free(message);
+}
+
+/* A receive has been posted for a message that waited. Context: process, no locks. */
+void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
+{
+	struct ibr_inflow *flow = message->flow;
+	struct ibr_path *path = flow->path;
+
+	if (!message->rts)
+		message_deliver(flow, recv, message->data, message->length, message->match.tag,
+				message->immediate, message->wire_flags);
+	spin_lock_bh(&path->lock);
+	path->now = ktime_get_ns();
+	if (message->rts) {
+		ibr_transfer_start(flow, message, recv);
+	} else {
+		message_matched(flow, message->wire_flags, message->sequence);
+		ibr_inflow_return(flow, ibr_message_cost(message->length));
+	}
+	ibr_path_drive_locked(path);
+	ibr_path_get(path);		/* freeing the message may drop the flow's reference */
+	spin_unlock_bh(&path->lock);
+	ibr_message_free(message);
+	ibr_path_put(path);
+}
+
+void ibr_message_refuse(struct ibr_message *message)
+{
+	struct ibr_inflow *flow = message->flow;
+	struct ibr_path *path = flow->path;
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FIN,
+		.flow = cpu_to_le32(message->rts_message),
+		.fin.status = cpu_to_le32(ECONNRESET),
+	};
+
+	ibr_path_get(path);
+	spin_lock_bh(&path->lock);
+	path->now = ktime_get_ns();
+	if (!message->rts)
+		ibr_inflow_return(flow, ibr_message_cost(message->length));
+	else if (path->established)
+		ibr_control_send(path, &frame);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	ibr_message_free(message);
+	ibr_path_put(path);
+}
+
+/* ---- order --------------------------------------------------------------------------------- */
+
+static bool message_complete(const struct ibr_message *message)
+{
+	return message->rts || message->received >= message->length;
+}
+
+/* The turn goes to the next message. @missing: this one will never be delivered. */
+static void inflow_step(struct ibr_inflow *flow, bool missing)
+{
+	flow->missing = flow->missing << 1 | missing;
+	flow->next++;
+}
+
+/* Messages whose predecessors have all arrived now. */
+static void inflow_advance(struct ibr_inflow *flow)
+{
+	struct ibr_message *message;
+
+	while ((message = list_first_entry_or_null(&flow->early, struct ibr_message, link))) {
+		if (message->sequence != flow->next || !message_complete(message))
+			return;
+		list_del_init(&message->link);
+		inflow_step(flow, false);
+		message_arrive(flow, message);
+		if (flow->gone)
+			return;
+	}
+}
+
+/*
+ * Native modes: message @sequence is here, so earlier ones that are not complete never will be. What is
+ * complete among them is delivered, in order.
+ */
+static void inflow_skip(struct ibr_inflow *flow, u32 sequence)
+{
+	struct ibr_message *message;
+
+	while (flow->next != sequence && !flow->gone) {
+		message = list_first_entry_or_null(&flow->early, struct ibr_message, link);
+		if (message && message->sequence == flow->next) {
+			list_del_init(&message->link);
+			if (message_complete(message)) {
+				inflow_step(flow, false);
+				message_arrive(flow, message);
+				continue;
+			}
+			ibr_inflow_return(flow, ibr_message_cost(message->length));
+			ibr_message_free(message);
+		}
+		flow->path->counters.lost_messages++;
+		inflow_step(flow, true);
+	}
+}
+
+/* Credit that went down with lost messages (native modes) comes back. */
+static void inflow_recover_credit(struct ibr_inflow *flow, u32 spent)
+{
+	u32 lost = spent - (u32)flow->spent;
+
+	if (!lost || lost > flow->limit - flow->spent)
+		return;
+	flow->spent += lost;
+	flow->waiting_cost += lost;
+	ibr_inflow_return(flow, lost);
+}
+
+/* Take the cost of a new message out of the flow's credit. Return: the sender had that much. */
+static bool inflow_spend(struct ibr_inflow *flow, u32 cost)
+{
+	if (flow->spent + cost > flow->limit)
+		return false;
+	flow->spent += cost;
+	flow->waiting_cost += cost;
+	return true;
+}
+
+/* The message @sequence of the early ones, or the place to insert it: before *@where. */
+static struct ibr_message *inflow_early(struct ibr_inflow *flow, u32 sequence, struct list_head **where)
+{
+	struct ibr_message *message;
+
+	list_for_each_entry_reverse(message, &flow->early, link) {
+		if (message->sequence == sequence)
+			return message;
+		if ((s32)(message->sequence - sequence) < 0)
+			break;
+	}
+	*where = message->link.next;
+	return NULL;
+}
+
+/* One piece, in turn: into the receive, or at once into its place as unexpected. */
+static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, const void *payload)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	u32 length = le32_to_cpu(frame->eager.length);
+	u64 tag = le64_to_cpu(frame->eager.tag);
+	u8 space = message_space(frame->flags);
+	struct ibr_message *message = NULL;
+	struct match_recv *found;
+	struct ibr_recv *recv;
+
+	spin_lock_bh(&endpoint->lock);
+	if (unlikely(!endpoint->open)) {
+		spin_unlock_bh(&endpoint->lock);
+		goto taken;
+	}
+	found = match_message_take(&endpoint->match, flow->contact, space, tag);
+	if (!found) {
+		message = message_alloc(flow, length);
+		if (!message) {
+			spin_unlock_bh(&endpoint->lock);
+			return -ENOMEM;
+		}
+		message->match.tag = tag;
+		message->match.source = flow->contact;
+		message->match.space = space;
+		message->wire_flags = frame->flags;
+		message->sequence = flow->next;
+		message->length = length;
+		message->immediate = le64_to_cpu(frame->eager.immediate);
+		memcpy(message->data, payload, length);
+		match_message_keep(&endpoint->match, &message->match);
+		endpoint->unexpected_bytes += ibr_message_cost(length);
+		endpoint->unexpected_bytes_peak = max(endpoint->unexpected_bytes_peak,
+						      endpoint->unexpected_bytes);
+	}
+	endpoint_count(endpoint, length, !found);
+	spin_unlock_bh(&endpoint->lock);
+	path_count(flow->path, length, !found);
+	if (!found) {
+		flow->spent += ibr_message_cost(length);
+		flow->waiting_cost += ibr_message_cost(length);
+		inflow_step(flow, false);
+		return 0;
+	}
+	recv = container_of(found, struct ibr_recv, match);
+	message_matched(flow, frame->flags, flow->next);
+	message_deliver(flow, recv, payload, length, tag, le64_to_cpu(frame->eager.immediate), frame->flags);
+taken:
+	inflow_step(flow, false);
+	inflow_spend(flow, ibr_message_cost(length));
+	ibr_inflow_return(flow, ibr_message_cost(length));
+	return 0;
+}
+
+/* A piece of a message, or one ahead of its turn: assemble it in the endpoint's memory. */
+static int eager_piece(struct ibr_inflow *flow, const struct wire_frame *frame, const void *payload)
+{
+	u32 sequence = le32_to_cpu(frame->eager.sequence);
+	u32 length = le32_to_cpu(frame->eager.length);
+	u32 offset = le32_to_cpu(frame->eager.offset);
+	u32 bytes = le16_to_cpu(frame->payload_len);
+	struct ibr_message *message;
+	struct list_head *where;
+	u32 grain, index;
+
+	message = inflow_early(flow, sequence, &where);
+	if (!message) {
+		if (!inflow_spend(flow, ibr_message_cost(length))) {
+			flow->path->counters.drop_malformed++;
+			return 0;
+		}
+		message = message_alloc(flow, length);
+		if (!message) {
+			flow->spent -= ibr_message_cost(length);
+			flow->waiting_cost -= ibr_message_cost(length);
+			return -ENOMEM;
+		}
+		message->match.tag = le64_to_cpu(frame->eager.tag);
+		message->wire_flags = frame->flags;
+		message->sequence = sequence;
+		message->length = length;
+		message->immediate = le64_to_cpu(frame->eager.immediate);
+		list_add_tail(&message->link, where);
+	}
+	if (message->rts || message->length != length) {
+		flow->path->counters.drop_malformed++;
+		return 0;
+	}
+	/* Fragments are at least this long but for the last, so no two share a bit. */
+	grain = max(DIV_ROUND_UP(length, 64), 1u);
+	index = min(offset / grain, 63u);
+	if (message->fragments & BIT_ULL(index)) {
+		flow->path->counters.rx_duplicates++;
+		return 0;
+	}
+	message->fragments |= BIT_ULL(index);
+	memcpy(message->data + offset, payload, bytes);
+	message->received += bytes;
+	return 0;
+}
+
+int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload)
+{
+	struct ibr_inflow *flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_INFLOW);
+	u32 sequence = le32_to_cpu(frame->eager.sequence);
+	u32 length = le32_to_cpu(frame->eager.length);
+	s32 ahead;
+	int ret;
+
+	if (unlikely(!flow)) {
+		path->counters.drop_flow++;
+		return 0;
+	}
+	ahead = sequence - flow->next;
+	if (unlikely(ahead < 0)) {
+		path->counters.rx_duplicates++;
+		return 0;
+	}
+	if (unlikely(ahead > AHEAD_MAX || length > IBR_EAGER_MAX_LIMIT)) {
+		path->counters.drop_malformed++;
+		return 0;
+	}
+	if (unlikely(path->native && ahead)) {
+		inflow_skip(flow, sequence);
+		if (flow->gone)
+			return 0;
+		inflow_recover_credit(flow, le32_to_cpu(frame->eager.spent));
+		ahead = 0;
+	}
+	if (likely(!ahead && le16_to_cpu(frame->payload_len) == length &&
+		   flow->spent + ibr_message_cost(length) <= flow->limit))
+		ret = eager_whole(flow, frame, payload);
+	else
+		ret = eager_piece(flow, frame, payload);
+	if (!ret && !list_empty(&flow->early))
+		inflow_advance(flow);
+	return ret;
+}
+
+/*
+ * Native modes: a rendezvous that was given up for lost cannot be delivered in order any more. (In reliable
+ * ones, and if it was not given up, it is here for the second time.)
+ */
+static void rts_too_late(struct ibr_path *path, struct ibr_inflow *flow, const struct wire_frame *rts)
+{
+	u32 behind = flow->next - le32_to_cpu(rts->rts.sequence);
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FIN,
+		.flow = rts->rts.message,
+		.fin.status = cpu_to_le32(EIO),
+	};
+
+	if (behind <= 64 && flow->missing & BIT_ULL(behind - 1))
+		ibr_control_send(path, &frame);
+	else
+		path->counters.rx_duplicates++;
+}
+
+int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
+{
+	struct ibr_inflow *flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_INFLOW);
+	u32 sequence = le32_to_cpu(frame->rts.sequence);
+	struct ibr_message *message;
+	struct list_head *where;
+	s32 ahead;
+
+	if (!flow) {
+		path->counters.drop_flow++;
+		return 0;
+	}
+	ahead = sequence - flow->next;
+	if (ahead < 0) {
+		rts_too_late(path, flow, frame);
+		return 0;
+	}
+	if (ahead > AHEAD_MAX) {
+		path->counters.drop_malformed++;
+		return 0;
+	}
+	if (path->native && ahead) {
+		inflow_skip(flow, sequence);
+		if (flow->gone)
+			return 0;
+	}
+	if (inflow_early(flow, sequence, &where)) {
+		path->counters.rx_duplicates++;
+		return 0;
+	}
+	message = message_alloc(flow, 0);
+	if (!message)
+		return -ENOMEM;
+	message->rts = true;
+	message->match.tag = le64_to_cpu(frame->rts.tag);
+	message->wire_flags = frame->flags;
+	message->sequence = sequence;
+	message->rts_message = le32_to_cpu(frame->rts.message);
+	message->length = le64_to_cpu(frame->rts.length);
+	message->immediate = le64_to_cpu(frame->rts.immediate);
+	list_add_tail(&message->link, where);
+	inflow_advance(flow);
+	return 0;
+}
+
+int ibr_message_init(void)
+{
+	recv_cache = kmem_cache_create("ibrelk_recv", sizeof(struct ibr_recv), 0, SLAB_HWCACHE_ALIGN, NULL);
+	return recv_cache ? 0 : -ENOMEM;
+}
+
+void ibr_message_exit(void)
+{
+	kmem_cache_destroy(recv_cache);
+}

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The table of paths, and the life of each: made on demand, connected, broken and rebuilt, given up,
+ * removed with its port. What happens on a path that is up is in drive.c.
+ */
+#include <linux/jhash.h>
+#include <linux/module.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "drive.h"
+#include "flow.h"
+#include "params.h"
+#include "path.h"
+#include "transport/transport.h"
+
+#define CREDIT_PKTS		64
+#define RECONNECT_MS		500
+
+static unsigned int window_pkts = 64;
+module_param(window_pkts, uint, 0644);
+MODULE_PARM_DESC(window_pkts, "packets in flight on a path, 2 to 64 (new connections)");
+
+static unsigned int peer_timeout_ms = 30000;
+module_param(peer_timeout_ms, uint, 0644);
+MODULE_PARM_DESC(peer_timeout_ms, "silence after which a peer that owes an acknowledgement is given up, ms");
+
+static unsigned int rto_min_us = 4000;
+module_param(rto_min_us, uint, 0644);
+MODULE_PARM_DESC(rto_min_us, "lower bound of the retransmission time-out, us (new connections)");
+
+u8 ibr_instance[16];
+struct workqueue_struct *ibr_wq;
+
+static const struct rhashtable_params by_key = {
+	.head_offset = offsetof(struct ibr_path, node),
+	.key_offset = offsetof(struct ibr_path, key),
+	.key_len = sizeof(struct ibr_path_key),
+	.automatic_shrinking = true,
+};
+
+static const struct rhashtable_params by_token = {
+	.head_offset = offsetof(struct ibr_path, token_node),
+	.key_offset = offsetof(struct ibr_path, token),
+	.key_len = sizeof(u32),
+	.automatic_shrinking = true,
+};
+
+static struct rhashtable paths;
+static struct rhashtable tokens;
+static DEFINE_MUTEX(table_lock);	/* makes looking up and inserting one step; covers @path_list */
+static LIST_HEAD(path_list);
+static bool closing;
+
+unsigned int ibr_peer_timeout_ms(void)
+{
+	return READ_ONCE(peer_timeout_ms);
+}
+
+static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
+{
+	if (!memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)) &&
+	    (ibr_loopback || ibr_gid_loopback(key->remote_gid)))
+		return &ibr_transport_loop;
+	switch (key->mode) {
+	case IBRELK_MODE_RC_NATIVE:
+	case IBRELK_MODE_RC_RELIABLE:
+		return &ibr_transport_rc;
+	case IBRELK_MODE_UC_NATIVE:
+	case IBRELK_MODE_UC_RELIABLE:
+		return &ibr_transport_uc;
+	default:
+		return &ibr_transport_ud;
+	}
+}
+
+static void path_connect_work(struct work_struct *work);
+
+static struct ibr_path *path_create(const struct ibr_path_key *key)
+{
+	struct ibr_path *path;
+	int ret;
+
+	path = kzalloc(sizeof(*path), GFP_KERNEL_ACCOUNT);
+	if (!path)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&path->ref);
+	path->key = *key;
+	path->transport = transport_of(key);
+	path->native = ibr_mode_native(key->mode);
+	mutex_init(&path->connect_lock);
+	INIT_DELAYED_WORK(&path->connect_work, path_connect_work);
+	spin_lock_init(&path->lock);
+	path->state = IBRELK_PATH_DOWN;
+	path->timer_at = REL_TIME_NEVER;
+	ibr_drive_init(path);
+	INIT_LIST_HEAD(&path->control);
+	INIT_LIST_HEAD(&path->repeat);
+	INIT_LIST_HEAD(&path->ready);
+	INIT_LIST_HEAD(&path->bulk);
+	INIT_LIST_HEAD(&path->outflows);
+	INIT_LIST_HEAD(&path->inflows);
+	xa_init_flags(&path->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
+
+	/* A token names one path of this node; a clash is drawn again. */
+	do {
+		path->token = get_random_u32();
+		ret = rhashtable_insert_fast(&tokens, &path->token_node, by_token);
+	} while (ret == -EEXIST);
+	if (ret)
+		goto err_free;
+	ret = rhashtable_insert_fast(&paths, &path->node, by_key);
+	if (ret)
+		goto err_token;
+	path->hashed = true;
+	list_add_tail(&path->all, &path_list);
+	return path;
+
+err_token:
+	rhashtable_remove_fast(&tokens, &path->token_node, by_token);
+	synchronize_rcu();
+err_free:
+	kfree(path);
+	return ERR_PTR(ret);
+}
+
+struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key)
+{
+	struct ibr_path *path;
+
+	mutex_lock(&table_lock);
+	if (closing) {
+		path = ERR_PTR(-ENODEV);
+		goto out;
+	}
+	path = rhashtable_lookup_fast(&paths, key, by_key);
+	if (!path) {
+		if (transport_of(key) != &ibr_transport_loop &&
+		    !(ibr_device_modes(key->local_gid) & (1u << key->mode)))
+			path = ERR_PTR(-ENODEV);
+		else
+			path = path_create(key);
+	}
+	if (!IS_ERR(path))
+		ibr_path_get(path);
+out:
+	mutex_unlock(&table_lock);
+	return path;
+}
+
+struct ibr_path *ibr_path_find_token(u32 token)
+{
+	return rhashtable_lookup(&tokens, &token, by_token);
+}
+
+void ibr_path_get(struct ibr_path *path)
+{
+	kref_get(&path->ref);
+}
+
+static void path_free(struct kref *ref)
+{
+	struct ibr_path *path = container_of(ref, struct ibr_path, ref);
+
+	xa_destroy(&path->handles);
+	kfree_rcu(path, rcu);
+}
+
+void ibr_path_put(struct ibr_path *path)
+{
+	kref_put(&path->ref, path_free);
+}
+
+/* Is there anything that needs a connection? Context: path->lock held. */
+static bool path_wanted(const struct ibr_path *path)
+{
+	struct ibr_outflow *flow;
+
+	if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->bulk) ||
+	    !list_empty(&path->ready))
+		return true;
+	if (path->established && rel_in_flight(&path->rel))
+		return true;
+	list_for_each_entry(flow, &path->outflows, on_path)
+		if (!list_empty(&flow->queue) || !list_empty(&flow->sent))
+			return true;
+	return false;
+}
+
+void ibr_path_want(struct ibr_path *path)
+{
+	lockdep_assert_held(&path->lock);
+	if (path->removed || path->state == IBRELK_PATH_UP || path->state == IBRELK_PATH_CONNECTING)
+		return;
+	if (path->state == IBRELK_PATH_DOWN)
+		path->state = IBRELK_PATH_CONNECTING;
+	queue_delayed_work(ibr_wq, &path->connect_work, 0);
+}
+
+/*
+ * A life that ended on this side alone must not be taken for the same one by the peer: the next
+ * handshake presents a new token. Context: path->connect_lock held.
+ */
+static void path_renew_token(struct ibr_path *path)
+{
+	int ret;
+
+	spin_lock_bh(&path->lock);
+	if (!path->renew || path->removed)
+		goto out;
+	rhashtable_remove_fast(&tokens, &path->token_node, by_token);
+	do {
+		path->token = get_random_u32();
+		ret = rhashtable_insert_fast(&tokens, &path->token_node, by_token);
+	} while (ret == -EEXIST);
+	path->hashed = !ret;
+	path->renew = ret;
+out:
+	spin_unlock_bh(&path->lock);
+}
+
+/*
+ * The one place that makes and ends connections. Serialised by connect_lock with the transport's own
+ * events. A broken path first lets go of what is left of the old connection.
+ */
+static void path_connect_work(struct work_struct *work)
+{
+	struct ibr_path *path = container_of(to_delayed_work(work), struct ibr_path, connect_work);
+	bool wanted, broken;
+
+	mutex_lock(&path->connect_lock);
+	spin_lock_bh(&path->lock);
+	broken = path->state == IBRELK_PATH_BROKEN;
+	wanted = !path->removed && path->state != IBRELK_PATH_UP && path_wanted(path);
+	spin_unlock_bh(&path->lock);
+
+	if (broken)
+		path->transport->disconnect(path);
+	path_renew_token(path);
+
+	spin_lock_bh(&path->lock);
+	if (path->state != IBRELK_PATH_UP && !path->removed)
+		path->state = wanted ? IBRELK_PATH_CONNECTING : IBRELK_PATH_DOWN;
+	else
+		wanted = false;
+	spin_unlock_bh(&path->lock);
+
+	if (wanted) {
+		int ret;
+
+		path->attempts++;
+		ret = path->transport->connect(path);
+		if (ret)
+			ibr_path_failed(path, ret);
+	}
+	mutex_unlock(&path->connect_lock);
+}
+
+static void forget(struct rel_conn *conn, void *cookie)
+{
+	ibr_frag_put(cookie);
+}
+
+/* Drop what waits to be sent. Context: path->lock held. */
+static void path_purge(struct ibr_path *path, struct list_head *queue)
+{
+	struct ibr_frag *frag;
+
+	while ((frag = list_first_entry_or_null(queue, struct ibr_frag, link))) {
+		list_del_init(&frag->link);
+		path->queue--;
+		ibr_frag_put(frag);
+	}
+}
+
+/*
+ * End this life: what is on the path fails with @error. @restart: a new one begins at once; flows that
+ * are only being opened have not met the old one, and are asked for again.
+ */
+static void path_reset(struct ibr_path *path, int error, bool restart)
+{
+	struct ibr_outflow *out;
+	struct ibr_inflow *in;
+	LIST_HEAD(ending);
+	LIST_HEAD(opening);
+
+	lockdep_assert_held(&path->lock);
+	path->doomed = 0;
+	path->error = error;
+	list_splice_init(&path->outflows, &ending);
+	while ((out = list_first_entry_or_null(&ending, struct ibr_outflow, on_path))) {
+		if (restart && out->state == IBR_OUTFLOW_OPENING) {
+			list_move_tail(&out->on_path, &opening);
+			continue;
+		}
+		list_del_init(&out->on_path);
+		path->flow_count--;
+		ibr_outflow_fail(out, error);
+	}
+	list_splice(&opening, &path->outflows);
+	while ((in = list_first_entry_or_null(&path->inflows, struct ibr_inflow, on_path)))
+		ibr_inflow_drop(in, error, false);
+	path_purge(path, &path->control);
+	path_purge(path, &path->repeat);
+	if (path->established) {
+		rel_conn_drain(&path->rel, forget);
+		path->renew = true;
+	}
+	path->established = false;
+	path->broken_since = 0;
+	path->memory = 0;
+	list_for_each_entry(out, &path->outflows, on_path)
+		ibr_outflow_ask(out);
+}
+
+void ibr_path_reset(struct ibr_path *path, int error)
+{
+	path_reset(path, error, false);
+}
+
+static void path_start_life(struct ibr_path *path, const struct ibr_remote *remote)
+{
+	struct rel_config config = {
+		.native = path->native,
+		.window_pkts = clamp(READ_ONCE(window_pkts), 2u, 64u),
+		.credit_pkts = CREDIT_PKTS,
+		.peer_credit_pkts = remote->credits,
+		/* Tokens are random, so they serve as first numbers too. */
+		.number_start = path->token,
+		.peer_number_start = remote->token,
+		.ack_every_pkts = 24,
+		.ack_delay_us = 200,
+		.rto_initial_us = 20000,
+		.rto_min_us = clamp(READ_ONCE(rto_min_us), 100u, 1000000u),
+		.rto_max_us = 1000000,
+	};
+
+	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
+	path->established = true;
+}
+
+void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
+			void *transport_data)
+{
+	bool same;
+
+	lockdep_assert_held(&path->connect_lock);
+	spin_lock_bh(&path->lock);
+	same = path->established && remote->token == path->remote.token &&
+	       !memcmp(remote->instance, path->remote.instance, sizeof(remote->instance));
+	/* Whoever has spoken with a former life of the peer learns that it is over. */
+	if (!same && path->established)
+		path_reset(path, -ECONNRESET, true);
+	path->remote = *remote;
+	path->qp = qp;
+	path->transport_data = transport_data;
+	path->payload_max = min_t(u32, remote->packet_max, IBR_FRAG_PAYLOAD_MAX) -
+			    sizeof(struct wire_header) - sizeof(struct wire_frame);
+	path->renew = false;
+	path->state = path->removed ? IBRELK_PATH_BROKEN : IBRELK_PATH_UP;
+	path->up_since = ktime_get_ns();
+	path->error = 0;
+	path->broken_since = 0;
+	path->attempts = 0;
+	path->now = ktime_get_ns();
+	if (same) {
+		path->counters.reconnects++;
+		rel_conn_requeue(&path->rel, path->now);
+	} else {
+		path_start_life(path, remote);
+	}
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+}
+
+void ibr_path_failed(struct ibr_path *path, int error)
+{
+	u64 now = ktime_get_ns();
+
+	spin_lock_bh(&path->lock);
+	if (path->state == IBRELK_PATH_UP)
+		goto out;
+	path->error = error;
+	/*
+	 * A peer that was there may come back: what was accepted waits for it, up to the limit. A peer
+	 * that was never there is an error at once.
+	 */
+	if (!path->removed && path->established && path->broken_since && path_wanted(path) &&
+	    now - path->broken_since < peer_timeout_ms * (u64)NSEC_PER_MSEC) {
+		path->state = IBRELK_PATH_CONNECTING;
+		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
+		goto out;
+	}
+	path->state = IBRELK_PATH_DOWN;
+	ibr_path_reset(path, error);
+out:
+	spin_unlock_bh(&path->lock);
+}
+
+/* Context: path->lock held. */
+static void path_break(struct ibr_path *path, int error)
+{
+	path->state = IBRELK_PATH_BROKEN;
+	path->error = error;
+	if (!path->broken_since)
+		path->broken_since = ktime_get_ns();
+	queue_delayed_work(ibr_wq, &path->connect_work, 0);
+}
+
+void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
+{
+	spin_lock_bh(&path->lock);
+	if (path->state == IBRELK_PATH_UP && path->qp == qp && !path->removed)
+		path_break(path, error);
+	spin_unlock_bh(&path->lock);
+}
+
+/*
+ * Nothing was heard for a while although something is owed: the queue pair may have gone deaf, or the
+ * peer may have been restarted. A new handshake tells, and repairs both. Context: path->lock held.
+ */
+void ibr_path_suspect(struct ibr_path *path)
+{
+	lockdep_assert_held(&path->lock);
+	if (path->state == IBRELK_PATH_UP && path->now - path->up_since > IBR_DEAF_MS * NSEC_PER_MSEC)
+		path_break(path, -ETIMEDOUT);
+}
+
+/* The peer owes acknowledgements for too long. Context: path->lock held. */
+void ibr_path_give_up(struct ibr_path *path, int error)
+{
+	lockdep_assert_held(&path->lock);
+	ibr_path_reset(path, error);
+	if (path->state == IBRELK_PATH_UP)
+		path_break(path, error);
+}
+
+struct ibr_qp *ibr_path_detach(struct ibr_path *path, void **transport_data)
+{
+	struct ibr_qp *qp;
+
+	spin_lock_bh(&path->lock);
+	qp = path->qp;
+	*transport_data = path->transport_data;
+	path->qp = NULL;
+	path->transport_data = NULL;
+	if (path->state == IBRELK_PATH_UP) {
+		path->state = IBRELK_PATH_BROKEN;
+		if (!path->broken_since)
+			path->broken_since = ktime_get_ns();
+	}
+	spin_unlock_bh(&path->lock);
+	return qp;
+}
+
+/*
+ * Take a path out of the world: unreachable for new work, then nothing of it running, then dropped.
+ * (1) the table no longer finds it; (2) cancelling connect_work and the timer, and disconnecting,
+ * wait for whatever still runs; (3) the table's reference goes.
+ */
+static void path_remove(struct ibr_path *path)
+{
+	spin_lock_bh(&path->lock);
+	path->removed = true;
+	spin_unlock_bh(&path->lock);
+	cancel_delayed_work_sync(&path->connect_work);
+
+	mutex_lock(&path->connect_lock);
+	path->transport->disconnect(path);
+	mutex_unlock(&path->connect_lock);
+
+	spin_lock_bh(&path->lock);
+	if (path->hashed)
+		rhashtable_remove_fast(&tokens, &path->token_node, by_token);
+	path->hashed = false;
+	path->state = IBRELK_PATH_DEAD;
+	ibr_path_reset(path, -ENODEV);
+	spin_unlock_bh(&path->lock);
+	hrtimer_cancel(&path->timer);
+	cancel_delayed_work_sync(&path->connect_work);
+	ibr_path_put(path);
+}
+
+static void paths_remove(const u8 *gid)
+{
+	struct ibr_path *path, *next;
+	LIST_HEAD(doomed);
+
+	mutex_lock(&table_lock);
+	list_for_each_entry_safe(path, next, &path_list, all) {
+		if (gid && memcmp(path->key.local_gid, gid, sizeof(path->key.local_gid)))
+			continue;
+		list_move_tail(&path->all, &doomed);
+		rhashtable_remove_fast(&paths, &path->node, by_key);
+	}
+	mutex_unlock(&table_lock);
+	while ((path = list_first_entry_or_null(&doomed, struct ibr_path, all))) {
+		list_del_init(&path->all);
+		path_remove(path);
+	}
+}
+
+void ibr_paths_remove_port(const u8 gid[16])
+{
+	paths_remove(gid);
+}
+
+void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint)
+{
+	struct ibr_inflow *flow, *next;
+	struct ibr_path *path;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(path, &path_list, all) {
+		spin_lock_bh(&path->lock);
+		path->now = ktime_get_ns();
+		list_for_each_entry_safe(flow, next, &path->inflows, on_path)
+			if (flow->endpoint == endpoint)
+				ibr_inflow_drop(flow, -ECONNRESET, true);
+		ibr_path_drive_locked(path);
+		spin_unlock_bh(&path->lock);
+	}
+	mutex_unlock(&table_lock);
+}
+
+u32 ibr_paths_dump(struct ibrelk_path_info *info, u32 max)
+{
+	struct ibr_path *path;
+	u32 count = 0;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(path, &path_list, all) {
+		if (count++ < max)
+			ibr_path_info(path, info++);
+	}
+	mutex_unlock(&table_lock);
+	return count;
+}
+
+int ibr_path_init(void)
+{
+	int ret;
+
+	get_random_bytes(ibr_instance, sizeof(ibr_instance));
+	ibr_wq = alloc_workqueue("ibrelk", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!ibr_wq)
+		return -ENOMEM;
+	ret = rhashtable_init(&paths, &by_key);
+	if (ret)
+		goto err_wq;
+	ret = rhashtable_init(&tokens, &by_token);
+	if (ret)
+		goto err_paths;
+	return 0;
+
+err_paths:
+	rhashtable_destroy(&paths);
+err_wq:
+	destroy_workqueue(ibr_wq);
+	return ret;
+}
+
+void ibr_path_exit(void)
+{
+	mutex_lock(&table_lock);
+	closing = true;
+	mutex_unlock(&table_lock);
+	paths_remove(NULL);
+	/* Waits for endpoints that were freed last, then for what RCU still frees. */
+	destroy_workqueue(ibr_wq);
+	rcu_barrier();
+	rhashtable_destroy(&tokens);
+	rhashtable_destroy(&paths);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Paths: one way from a local port to a remote one, in one mode. A path owns a connection of the
+ * reliability engine, its transport (a queue pair), the queues of fragments, and the flows that use
+ * it. It outlives its queue pair: a broken one is rebuilt, and what was in flight is sent again.
+ */
+#ifndef IBR_PATH_H
+#define IBR_PATH_H
+
+#include <linux/hrtimer.h>
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <linux/rhashtable.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <ibrelk/uapi.h>
+#include "reliability/rel.h"
+
+#define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
+
+struct ibr_transport;
+struct ibr_qp;
+struct ibr_cm;
+struct ibr_port;
+struct ibr_endpoint;
+
+/** struct ibr_path_key - what identifies a path on this node */
+struct ibr_path_key {
+	u8 local_gid[16];
+	u8 remote_gid[16];
+	u32 mode;
+};
+
+/* 127.0.0.0/8 (mapped) and ::1 name this node without any adapter: such paths are always loop paths. */
+static inline bool ibr_gid_loopback(const u8 gid[16])
+{
+	static const u8 mapped[12] = { [10] = 0xff, [11] = 0xff };
+	static const u8 one[16] = { [15] = 1 };
+
+	return (!memcmp(gid, mapped, sizeof(mapped)) && gid[12] == 127) || !memcmp(gid, one, sizeof(one));
+}
+
+/** struct ibr_remote - what the handshake told about the other side */
+struct ibr_remote {
+	u8 instance[16];
+	u32 token;			/* goes into our packets */
+	u32 secret;			/* checksum seed, both directions */
+	u16 credits;
+	u16 packet_max;			/* bytes; the smaller of both sides and the path MTU */
+};
+
+/**
+ * struct ibr_path - see Documentation/locking.rst
+ * @ref: held by the table, by each flow half that uses the path, by the queue pair, by pending work
+ *	and the armed timer
+ * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
+ * @connect_lock: serialises connecting and disconnecting; taken before @lock
+ */
+struct ibr_path {
+	struct kref ref;
+	struct rhash_head node;			/* by key */
+	struct rhash_head token_node;		/* by token */
+	struct list_head all;			/* in the list of paths, under the table's lock */
+	struct rcu_head rcu;
+	struct ibr_path_key key;		/* immutable */
+	u32 token;				/* changes only with a new life, under both locks */
+	const struct ibr_transport *transport;	/* immutable */
+	bool native;				/* immutable */
+
+	struct mutex connect_lock;
+	struct ibr_cm *cm;			/* attempt under way or connection; connect.c, @connect_lock */
+	struct delayed_work connect_work;	/* connects, reconnects or tears down; path.c queues it */
+	unsigned int attempts;
+
+	spinlock_t lock;
+	enum ibrelk_path_state state;
+	bool removed;				/* unreachable: module or device is going */
+	bool established;			/* rel is initialised: there is a peer */
+	struct ibr_remote remote;
+	struct ibr_qp *qp;			/* NULL: no queue pair */
+	void *transport_data;			/* transport's own (UD: address handle; loop: queue) */
+	struct rel_conn rel;
+	struct hrtimer timer;
+	u64 timer_at;
+	u32 payload_max;			/* most payload with one frame */
+
+	u64 now;				/* time of the call that is running */
+	bool starved;				/* an allocation failed: the timer tries again */
+	int doomed;				/* negative errno: this life is to end; drive does it */
+	u64 broken_since;			/* 0: not broken */
+	u64 up_since;
+	bool renew;				/* the next handshake needs a new token */
+	bool hashed;				/* found by token */
+	int error;				/* last error, negative errno, or 0 */
+
+	struct list_head control;		/* fragments with control frames: sent first */
+	struct list_head repeat;		/* fragments to be sent again: second */
+	struct list_head ready;			/* outflows with messages to send (outflow->ready) */
+	struct list_head bulk;			/* sends with a window to fill (send->bulk) */
+	struct list_head outflows;
+	struct list_head inflows;
+	u32 flow_count;
+	u32 queue;				/* fragments in @control and @repeat */
+	u32 queue_peak;
+	u64 memory;
+	u64 memory_peak;
+	struct xarray handles;			/* wire handle -> flow, send or transfer */
+	u32 handle_next;
+	struct ibrelk_counters counters;
+};
+
+/* ---- what flows, connect.c and transports use (path.c, drive.c) ---- */
+
+/**
+ * ibr_path_get_key() - find the path, or make it (state DOWN)
+ * Return: path with a reference, or ERR_PTR(-ENOMEM, -ENODEV: no port has that GID or the queue pair
+ * type). Context: process.
+ */
+struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key);
+/** ibr_path_find_token() - the live path with this token, or NULL. Context: RCU read side */
+struct ibr_path *ibr_path_find_token(u32 token);
+void ibr_path_get(struct ibr_path *path);
+void ibr_path_put(struct ibr_path *path);
+
+/**
+ * ibr_path_receive() - a packet has arrived (from the transport)
+ * @packet: 8-byte aligned, without GRH; the caller may reuse it on return
+ * Parses, feeds the engine, delivers. Does not send anything: call ibr_path_drive() once per batch.
+ * Context: softirq or BH disabled; takes the connection lock.
+ */
+void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
+
+/** ibr_path_drive() - send what can be sent, acknowledge, arm the timer. Context: any but hardirq */
+void ibr_path_drive(struct ibr_path *path);
+
+/**
+ * ibr_path_connected() - the handshake succeeded (from connect.c, @connect_lock held)
+ * @qp: queue pair in RTS for this path; the path takes over the caller's reference. (UD: the port's shared one)
+ * @transport_data: likewise
+ * If @remote->instance is not the one known so far (peer restarted), the old life ends: its flows
+ * fail with -ECONNRESET. Else the path goes on where it was. Context: process.
+ */
+void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
+			void *transport_data);
+
+/** ibr_path_failed() - the attempt failed for good: messages that wait complete with @error. Context: process */
+void ibr_path_failed(struct ibr_path *path, int error);
+
+/**
+ * ibr_path_broken() - the queue pair died or the peer left (from CM events, completions in error)
+ * Schedules reconnection if something waits to be sent. @qp: the one meant, so that news of an
+ * earlier one is ignored. Context: any.
+ */
+void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error);
+
+/**
+ * ibr_path_detach() - take the queue pair away from a path; nothing will post to it afterwards
+ * Return: the queue pair with the path's reference, or NULL; *transport_data likewise. Context: process.
+ */
+struct ibr_qp *ibr_path_detach(struct ibr_path *path, void **transport_data);
+
+/** ibr_path_want() - something waits to be sent: connect if need be. Context: path->lock held */
+void ibr_path_want(struct ibr_path *path);
+/** ibr_path_reset() - end this life: all that is on the path fails with @error. Context: path->lock held */
+void ibr_path_reset(struct ibr_path *path, int error);
+/** ibr_path_give_up() - the same for a path that may be up. Context: path->lock held */
+void ibr_path_give_up(struct ibr_path *path, int error);
+/** ibr_path_suspect() - nothing was heard for IBR_DEAF_MS: look whether the peer is there. Context: path->lock held */
+void ibr_path_suspect(struct ibr_path *path);
+/** ibr_paths_drop_endpoint() - end every incoming flow of an endpoint, and say so. Context: process */
+void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint);
+/** ibr_paths_dump() - fill up to @max entries. Return: how many paths exist. Context: process */
+u32 ibr_paths_dump(struct ibrelk_path_info *info, u32 max);
+/** ibr_path_info() - one entry (stats.c) */
+void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info);
+/** ibr_peer_timeout_ms() - see the module parameter */
+unsigned int ibr_peer_timeout_ms(void);
+
+/** ibr_paths_remove_port() - the port goes away: fail and tear down every path on it, and wait. Context: process */
+void ibr_paths_remove_port(const u8 gid[16]);
+
+int ibr_path_init(void);
+void ibr_path_exit(void);
+
+extern struct workqueue_struct *ibr_wq;	/* for everything that must be over before the module goes */
+extern u8 ibr_instance[16];		/* this module life */
+
+#endif /* IBR_PATH_H */

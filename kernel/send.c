@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sends: a message from its acceptance to its completion. Short ones are copied and, while the
+ * receiver's credit lasts, sent eagerly; long ones, and short ones without credit, are announced by an
+ * RTS and wait until they are asked for, so that none ever blocks a later one.
+ */
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "drive.h"
+#include "flow.h"
+#include "params.h"
+
+static struct kmem_cache *send_cache;
+
+static void send_umem_released(struct ibr_umem *umem);
+
+static int send_copy(struct ibr_send *send, u64 address)
+{
+	if (send->length <= IBR_FRAG_SMALL) {
+		send->data = send->frag.inline_payload;
+	} else {
+		send->data = kmalloc(send->length, GFP_KERNEL_ACCOUNT);
+		if (!send->data)
+			return -ENOMEM;
+	}
+	if (copy_from_user(send->data, u64_to_user_ptr(address), send->length))
+		return -EFAULT;
+	return 0;
+}
+
+static int send_pin(struct ibr_send *send, u64 address)
+{
+	memset(&send->umem, 0, sizeof(send->umem));
+	send->umem.ready = ibr_send_umem_ready;
+	send->pinned = true;
+	return ibr_umem_init(&send->umem, address, send->length, false);
+}
+
+struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
+{
+	struct ibr_send *send;
+	int ret;
+
+	send = kmem_cache_alloc(send_cache, GFP_KERNEL_ACCOUNT);
+	if (!send)
+		return ERR_PTR(-ENOMEM);
+	memset(send, 0, offsetof(struct ibr_send, umem));
+	send->data = NULL;
+	kref_init(&send->ref);
+	INIT_LIST_HEAD(&send->link);
+	INIT_LIST_HEAD(&send->bulk);
+	send->length = command->length;
+	send->tag = command->tag;
+	send->immediate = command->immediate;
+	send->level = command->level;
+	send->peer = command->peer;
+	send->user_data = command->user_data;
+	send->no_success = command->flags & IBRELK_CMD_NO_SUCCESS;
+	if (command->flags & IBRELK_CMD_UNTAGGED)
+		send->wire_flags |= WIRE_MSG_UNTAGGED;
+	if (command->flags & IBRELK_CMD_IMMEDIATE)
+		send->wire_flags |= WIRE_MSG_IMMEDIATE;
+	if (send->length <= ibr_eager_max) {
+		ret = send_copy(send, command->addr);
+		if (!send->level)
+			send->level = IBRELK_LEVEL_BUFFERED;
+	} else {
+		ret = send_pin(send, command->addr);
+		if (!send->level)
+			send->level = IBRELK_LEVEL_DELIVERED;
+	}
+	if (send->level == IBRELK_LEVEL_MATCHED)
+		send->wire_flags |= WIRE_MSG_SYNC;
+	if (ret) {
+		if (send->data && send->data != send->frag.inline_payload)
+			kfree(send->data);
+		kmem_cache_free(send_cache, send);
+		return ERR_PTR(ret);
+	}
+	kref_get(&flow->ref);
+	send->flow = flow;
+	atomic_inc(&flow->endpoint->sends);
+	return send;
+}
+
+void ibr_send_get(struct ibr_send *send)
+{
+	kref_get(&send->ref);
+}
+
+static void send_free(struct kref *ref)
+{
+	struct ibr_send *send = container_of(ref, struct ibr_send, ref);
+
+	atomic_dec(&send->flow->endpoint->sends);
+	ibr_outflow_put(send->flow);
+	if (send->data != send->frag.inline_payload)
+		kfree(send->data);
+	kmem_cache_free(send_cache, send);
+}
+
+void ibr_send_put(struct ibr_send *send)
+{
+	kref_put(&send->ref, send_free);
+}
+
+static void send_entry_release(struct ibr_ring_entry *entry)
+{
+	ibr_send_put(container_of(entry, struct ibr_send, entry));
+}
+
+void ibr_send_complete(struct ibr_send *send, int status)
+{
+	struct ibrelk_completion *completion = &send->entry.completion;
+	struct ibr_endpoint *endpoint = send->flow->endpoint;
+
+	if (send->completed)
+		return;
+	send->completed = true;
+	if (!status && send->no_success)
+		return;
+	memset(completion, 0, sizeof(*completion));
+	completion->user_data = send->user_data;
+	completion->status = status;
+	completion->opcode = IBRELK_OP_SEND;
+	completion->endpoint = endpoint->id;
+	completion->peer = send->peer;
+	completion->length = send->length;
+	completion->tag = send->tag;
+	if (send->wire_flags & WIRE_MSG_UNTAGGED)
+		completion->flags |= IBRELK_CQE_UNTAGGED;
+	send->entry.release = send_entry_release;
+	ibr_send_get(send);
+	ibr_ring_complete(endpoint->send_ring, &send->entry);
+}
+
+static void send_umem_released(struct ibr_umem *umem)
+{
+	struct ibr_send *send = container_of(umem, struct ibr_send, umem);
+
+	ibr_send_complete(send, send->status);
+	ibr_send_put(send);
+}
+
+/* The memory is not in use any more: let it go, then tell the user. */
+static void send_finish(struct ibr_send *send)
+{
+	if (send->pinned) {
+		send->pinned = false;
+		ibr_umem_finish(&send->umem, false, send_umem_released);
+		return;
+	}
+	ibr_send_complete(send, send->status);
+	ibr_send_put(send);
+}
+
+/* Its RTS has arrived, or does not matter any more: eager messages behind it may go. */
+static void send_announced(struct ibr_send *send)
+{
+	struct ibr_outflow *flow = send->flow;
+
+	if (!send->announcing)
+		return;
+	send->announcing = false;
+	flow->announcing--;
+	if (!flow->announcing && flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) &&
+	    list_empty(&flow->ready))
+		list_add_tail(&flow->ready, &flow->path->ready);
+}
+
+void ibr_send_retire(struct ibr_send *send, int status)
+{
+	struct ibr_outflow *flow = send->flow;
+
+	lockdep_assert_held(&flow->path->lock);
+	if (send->finished)
+		return;
+	send->finished = true;
+	send->status = status;
+	list_del_init(&send->link);
+	list_del_init(&send->bulk);
+	send_announced(send);
+	ibr_handle_remove(flow->path, &send->h);
+	if (!send->umem_busy)
+		send_finish(send);
+	ibr_outflow_idle(flow);
+}
+
+void ibr_send_discard(struct ibr_send *send)
+{
+	send->completed = true;
+	send->finished = true;
+	send_finish(send);
+}
+
+void ibr_send_abort(struct ibr_send *send, int status)
+{
+	ibr_send_tell_abort(send, status);
+	ibr_send_retire(send, status);
+}
+
+/* A worker has moved the pinned windows on, or failed to. Context: process. */
+void ibr_send_umem_ready(struct ibr_umem *umem)
+{
+	struct ibr_send *send = container_of(umem, struct ibr_send, umem);
+	struct ibr_path *path = send->flow->path;
+
+	spin_lock_bh(&path->lock);
+	send->umem_busy = false;
+	if (send->finished)
+		send_finish(send);
+	else if (umem->error)
+		ibr_send_abort(send, umem->error);
+	else if (ibr_send_wanted(send) && list_empty(&send->bulk))
+		list_add_tail(&send->bulk, &path->bulk);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	ibr_send_put(send);
+}
+
+/* All of an eager message has been transmitted: what is it waiting for? */
+static void send_check(struct ibr_send *send)
+{
+	if (send->sent && !send->unacked && !(send->wire_flags & WIRE_MSG_SYNC))
+		ibr_send_retire(send, 0);
+}
+
+void ibr_send_acked(struct ibr_send *send)
+{
+	if (send->finished)
+		return;
+	send_announced(send);
+	if (send->unacked)
+		send->unacked--;
+	send_check(send);
+}
+
+/* Announce the message; its data waits for the CTS. */
+static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
+{
+	struct ibr_frag *frag = &send->frag;
+
+	if (!ibr_path_can_emit(path, true))
+		return false;
+	if (ibr_handle_add(path, &send->h, IBR_HANDLE_SEND)) {
+		path->starved = true;
+		return false;
+	}
+	ibr_frag_setup(frag, send);
+	frag->control = true;
+	frag->frame.type = WIRE_FRAME_RTS;
+	/* No MATCHED is asked for: FIN says it. */
+	frag->frame.flags = send->wire_flags & ~WIRE_MSG_SYNC;
+	frag->frame.flow = cpu_to_le32(flow->remote_handle);
+	frag->frame.rts.sequence = cpu_to_le32(flow->sequence);
+	frag->frame.rts.message = cpu_to_le32(send->h.id);
+	frag->frame.rts.length = cpu_to_le64(send->length);
+	frag->frame.rts.tag = cpu_to_le64(send->tag);
+	frag->frame.rts.immediate = cpu_to_le64(send->immediate);
+	if (!ibr_path_emit(path, frag)) {
+		ibr_handle_remove(path, &send->h);
+		ibr_frag_put(frag);
+		return false;
+	}
+	send->sequence = flow->sequence++;
+	send->announcing = path->native;
+	flow->announcing += send->announcing;
+	list_move_tail(&send->link, &flow->sent);
+	path->counters.tx_rendezvous++;
+	return true;
+}
+
+static struct ibr_frag *send_eager_frag(struct ibr_send *send)
+{
+	struct ibr_frag *frag = &send->frag;
+
+	if (!send->offset) {
+		ibr_frag_setup(frag, send);
+		return frag;
+	}
+	frag = ibr_frag_alloc(0, GFP_ATOMIC);
+	if (frag) {
+		ibr_send_get(send);
+		frag->send = send;
+	}
+	return frag;
+}
+
+static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
+{
+	u32 cost = ibr_message_cost(send->length);
+	struct wire_frame *frame;
+	struct ibr_frag *frag;
+	u32 length;
+
+	do {
+		if (!ibr_path_can_emit(path, false))
+			return false;
+		frag = send_eager_frag(send);
+		if (!frag) {
+			path->starved = true;
+			return false;
+		}
+		length = min_t(u64, send->length - send->offset, path->payload_max);
+		frag->payload = (u8 *)send->data + send->offset;
+		frag->payload_len = length;
+		frame = &frag->frame;
+		frame->type = WIRE_FRAME_EAGER;
+		frame->flags = send->wire_flags;
+		frame->payload_len = cpu_to_le16(length);
+		frame->flow = cpu_to_le32(flow->remote_handle);
+		frame->eager.sequence = cpu_to_le32(flow->sequence);
+		frame->eager.offset = cpu_to_le32(send->offset);
+		frame->eager.length = cpu_to_le32(send->length);
+		frame->eager.spent = cpu_to_le32((u32)flow->cost);
+		frame->eager.tag = cpu_to_le64(send->tag);
+		frame->eager.immediate = cpu_to_le64(send->immediate);
+		if (!ibr_path_emit(path, frag)) {
+			ibr_frag_put(frag);
+			return false;
+		}
+		if (!path->native)
+			send->unacked++;
+		send->started = true;
+		send->offset += length;
+	} while (send->offset < send->length);
+
+	send->sequence = flow->sequence++;
+	flow->cost += cost;
+	send->sent = true;
+	list_move_tail(&send->link, &flow->sent);
+	path->counters.tx_eager++;
+	send_check(send);
+	return true;
+}
+
+bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
+{
+	struct ibr_send *send = list_first_entry(&flow->queue, struct ibr_send, link);
+	u32 cost;
+
+	if (send->started)
+		return send_eager(path, flow, send);
+	if (!send->data || send->length > (u64)IBR_EAGER_FRAGS_MAX * path->payload_max)
+		return send_rts(path, flow, send);
+	/* Native data may get lost without anybody noticing, which these levels do not allow for. */
+	if (path->native && send->level > IBRELK_LEVEL_BUFFERED)
+		return send_rts(path, flow, send);
+	cost = ibr_message_cost(send->length);
+	if (flow->cost + cost > flow->limit)
+		return send_rts(path, flow, send);
+	if (flow->announcing) {
+		/*
+		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes
+		 * back when the RTS is acknowledged.
+		 */
+		list_del_init(&flow->ready);
+		return true;
+	}
+	return send_eager(path, flow, send);
+}
+
+int ibr_send_init(void)
+{
+	send_cache = kmem_cache_create_usercopy("ibrelk_send",
+						sizeof(struct ibr_send) + IBR_FRAG_SMALL, 0,
+						SLAB_HWCACHE_ALIGN,
+						offsetof(struct ibr_send, frag.inline_payload),
+						IBR_FRAG_SMALL, NULL);
+	return send_cache ? 0 : -ENOMEM;
+}
+
+void ibr_send_exit(void)
+{
+	kmem_cache_destroy(send_cache);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Reliable connections: the adapter repeats what is lost, and reports a peer that stays silent. For
+ * comparison, and for devices that have nothing else (iWARP).
+ */
+#include "../connect.h"
+#include "verbs.h"
+
+const struct ibr_transport ibr_transport_rc = {
+	.name = "rc",
+	.type = IB_QPT_RC,
+	.slot = ibr_verbs_slot,
+	.unslot = ibr_verbs_unslot,
+	.post = ibr_verbs_post,
+	.flush = ibr_verbs_flush,
+	.connect = ibr_connect_start,
+	.disconnect = ibr_connect_stop,
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The transports' ops table: what differs between queue pair types, and nothing else. The drive fills
+ * slots (header memory of a send work request) and posts them; received packets go up by
+ * ibr_path_receive().
+ */
+#ifndef IBR_TRANSPORT_H
+#define IBR_TRANSPORT_H
+
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <ibrelk/uapi.h>
+
+struct ibr_frag;
+struct ibr_path;
+
+#define IBR_SLOT_BYTES	256	/* packet header, a frame, and payload up to IBR_FRAG_SMALL */
+
+/**
+ * struct ibr_slot - a send work request
+ * @header: IBR_SLOT_BYTES of DMA-mapped memory, zero cost to write
+ * The rest is the transport's.
+ */
+struct ibr_slot {
+	void *header;
+	dma_addr_t dma;
+	struct ibr_frag *frag;
+	u32 index;
+};
+
+/**
+ * struct ibr_transport - one queue pair type
+ * @name: "uc", "ud", "rc", "loop"
+ * @slot: a free slot, or NULL: the send queue is full; ibr_path_drive() will be called when there is
+ *	room. Context: connection lock held
+ * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),
+ *	then, if @frag is not NULL, its payload as a second SGE (the transport takes a reference for the
+ *	life of the work request). Errors are reported by ibr_path_broken(), later. Context: connection lock held
+ * @unslot: give a slot back that was not posted. Context: connection lock held
+ * @flush: hand what was queued to the adapter, as one chain. Context: connection lock held
+ * @connect: make or renew the connection (connect.c); reports by ibr_path_connected() or
+ *	ibr_path_failed(). Context: process, path->connect_lock held
+ * @disconnect: end it, tell the peer if possible, wait until nothing of it is running. Context: process,
+ *	path->connect_lock held
+ */
+struct ibr_transport {
+	const char *name;
+	enum ib_qp_type type;
+	struct ibr_slot *(*slot)(struct ibr_path *path);
+	void (*unslot)(struct ibr_path *path, struct ibr_slot *slot);
+	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+	void (*flush)(struct ibr_path *path);
+	int (*connect)(struct ibr_path *path);
+	void (*disconnect)(struct ibr_path *path);
+};
+
+extern const struct ibr_transport ibr_transport_rc;
+extern const struct ibr_transport ibr_transport_uc;
+extern const struct ibr_transport ibr_transport_ud;
+extern const struct ibr_transport ibr_transport_loop;
+
+static inline bool ibr_mode_native(u32 mode)
+{
+	return mode >= IBRELK_MODE_RC_NATIVE && mode <= IBRELK_MODE_UD_NATIVE;
+}
+
+#endif /* IBR_TRANSPORT_H */

@@ -1,0 +1,1175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Queue pairs. The completion queues are made with ib_create_cq() instead of ib_alloc_cq(), so that
+ * a process that waits can poll them itself instead of the softirq.
+ *
+ * Who polls the receive queue: whoever sets IBR_QP_OWNED. An event clears @armed, and then, unless
+ * somebody owns the queue, schedules the softirq. Whoever gives the queue up clears the bit, and
+ * then looks at @armed: if it is not set, he arms the queue, and schedules the softirq if
+ * completions came in the meantime. With a full barrier between the two steps on either side, one
+ * of them sees the other, and no completion is forgotten. An event handler may run in hard or soft
+ * interrupt, in a workqueue, or even inside our own posting with the connection lock held: all that
+ * it does is to schedule.
+ *
+ * Send completions have a queue of their own that raises no events while there are free slots. They
+ * are collected when packets arrive, when slots run low, and by a slow timer while a work request
+ * still holds on to a fragment. A work request reports its completion if it is the eighth that
+ * would not have, or if it is the last of a chain in which a fragment is held; all before it are
+ * complete then, because a send queue completes in order. (An address handle may stay in use a
+ * little longer.)
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/rculist.h>
+#include <linux/slab.h>
+#include <rdma/rdma_cm.h>
+
+#include "../frag.h"
+#include "../path.h"
+#include "verbs.h"
+
+/* Bits of qp->state. */
+#define IBR_QP_OWNED		0	/* somebody polls */
+#define IBR_QP_AGAIN		1	/* the softirq was asked for meanwhile: ask again */
+#define IBR_QP_STOPPING		2	/* it will not be rebuilt any more */
+
+#define CHUNK_BYTES		(32u << 10)
+#define POLL_BUDGET		64
+#define BUSY_BUDGET		16
+#define SIGNAL_EVERY		8
+#define SEND_DEPTH		128
+#define SEND_DEPTH_UD		512
+/* Data, the half of it again for repeats that credits do not see, acknowledgements and control. */
+#define RECV_DEPTH		(IBR_CREDIT_PKTS + IBR_CREDIT_PKTS / 2 + 16)
+#define RECV_SLACK		64	/* bytes of a receive buffer behind the longest packet */
+#define REAP_MS			10
+#define REBUILD_MS		100
+#define REBUILDS_MAX		50
+#define TOUCHED_MAX		16
+
+static unsigned int ud_recv_depth = 1024;
+module_param(ud_recv_depth, uint, 0444);
+MODULE_PARM_DESC(ud_recv_depth, "receives posted on each port's datagram queue pair, 64 to 16384");
+
+static LIST_HEAD(qp_list);		/* RCU */
+static DEFINE_SPINLOCK(qp_list_lock);
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void area_free(struct ibr_area *area)
+{
+	u32 i;
+
+	for (i = 0; i < area->chunks; i++) {
+		ib_dma_unmap_single(area->ib, area->chunk[i].dma, CHUNK_BYTES, area->direction);
+		free_pages((unsigned long)area->chunk[i].memory, get_order(CHUNK_BYTES));
+	}
+	kfree(area->chunk);
+	area->chunk = NULL;
+	area->chunks = 0;
+}
+
+static int area_alloc(struct ibr_area *area, struct ib_device *ib, u32 piece, u32 count,
+		      enum dma_data_direction direction)
+{
+	struct ibr_chunk *chunk;
+	u32 chunks;
+
+	area->ib = ib;
+	area->direction = direction;
+	area->piece = ALIGN(piece, 64);
+	area->per_chunk = CHUNK_BYTES / area->piece;
+	area->chunks = 0;
+	chunks = DIV_ROUND_UP(count, area->per_chunk);
+	area->chunk = kcalloc(chunks, sizeof(*area->chunk), GFP_KERNEL);
+	if (!area->chunk)
+		return -ENOMEM;
+
+	for (chunk = area->chunk; area->chunks < chunks; chunk++, area->chunks++) {
+		chunk->memory = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO,
+							 get_order(CHUNK_BYTES));
+		if (!chunk->memory)
+			goto err_free;
+		chunk->dma = ib_dma_map_single(ib, chunk->memory, CHUNK_BYTES, direction);
+		if (ib_dma_mapping_error(ib, chunk->dma)) {
+			free_pages((unsigned long)chunk->memory, get_order(CHUNK_BYTES));
+			goto err_free;
+		}
+	}
+	return 0;
+
+err_free:
+	area_free(area);
+	return -ENOMEM;
+}
+
+static void *area_piece(const struct ibr_area *area, u32 index, dma_addr_t *dma)
+{
+	const struct ibr_chunk *chunk = &area->chunk[index / area->per_chunk];
+	u32 offset = index % area->per_chunk * area->piece;
+
+	*dma = chunk->dma + offset;
+	return (u8 *)chunk->memory + offset;
+}
+
+/* ---- destinations of datagrams ------------------------------------------------------------ */
+
+static void dest_free_work(struct work_struct *work)
+{
+	struct ibr_dest *dest = container_of(work, struct ibr_dest, free_work);
+
+	rdma_destroy_ah(dest->ah, RDMA_DESTROY_AH_SLEEPABLE);
+	ibr_path_put(dest->path);
+	ibr_device_put(dest->device);
+	kfree(dest);
+}
+
+struct ibr_dest *ibr_dest_create(struct ibr_port *port, struct ibr_path *path,
+				 struct rdma_ah_attr *attr, u32 qpn)
+{
+	struct ibr_dest *dest;
+	struct ib_ah *ah;
+
+	dest = kzalloc(sizeof(*dest), GFP_KERNEL);
+	if (!dest)
+		return ERR_PTR(-ENOMEM);
+	if (!ibr_device_get(port->device)) {
+		kfree(dest);
+		return ERR_PTR(-ENODEV);
+	}
+	ah = rdma_create_ah(port->device->pd, attr, RDMA_CREATE_AH_SLEEPABLE);
+	if (IS_ERR(ah)) {
+		ibr_device_put(port->device);
+		kfree(dest);
+		return ERR_CAST(ah);
+	}
+	kref_init(&dest->ref);
+	dest->device = port->device;
+	dest->ah = ah;
+	dest->qpn = qpn;
+	INIT_LIST_HEAD(&dest->starved);
+	INIT_WORK(&dest->free_work, dest_free_work);
+	ibr_path_get(path);
+	dest->path = path;
+	return dest;
+}
+
+void ibr_dest_get(struct ibr_dest *dest)
+{
+	kref_get(&dest->ref);
+}
+
+static void dest_release(struct kref *ref)
+{
+	struct ibr_dest *dest = container_of(ref, struct ibr_dest, ref);
+
+	queue_work(ibr_wq, &dest->free_work);
+}
+
+void ibr_dest_put(struct ibr_dest *dest)
+{
+	if (dest)
+		kref_put(&dest->ref, dest_release);
+}
+
+/* ---- scheduling the softirq --------------------------------------------------------------- */
+
+static void qp_kick(struct ibr_qp *qp)
+{
+	/*
+	 * From a task, a raised softirq would wait for ksoftirqd; enabling bottom halves runs it at
+	 * once, or as soon as the caller's own spinlock is released.
+	 */
+	if (in_task() && !irqs_disabled()) {
+		local_bh_disable();
+		irq_poll_sched(&qp->poll);
+		local_bh_enable();
+	} else {
+		irq_poll_sched(&qp->poll);
+	}
+}
+
+static void qp_recv_event(struct ib_cq *cq, void *context)
+{
+	struct ibr_qp *qp = context;
+
+	WRITE_ONCE(qp->armed, false);
+	smp_mb(); /* pairs with the one in qp_give_up() */
+	if (!test_bit(IBR_QP_OWNED, &qp->state))
+		qp_kick(qp);
+}
+
+/* Armed only when slots have run out. */
+static void qp_send_event(struct ib_cq *cq, void *context)
+{
+	qp_kick(context);
+}
+
+static void qp_fail(struct ibr_qp *qp, int error)
+{
+	if (!READ_ONCE(qp->failed))
+		WRITE_ONCE(qp->failed, error);
+	qp_kick(qp);
+}
+
+static void qp_cq_error(struct ib_event *event, void *context)
+{
+	qp_fail(context, -EIO);
+}
+
+static void qp_event(struct ib_event *event, void *context)
+{
+	switch (event->event) {
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		qp_fail(context, -EIO);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool qp_take(struct ibr_qp *qp)
+{
+	return !test_and_set_bit(IBR_QP_OWNED, &qp->state);
+}
+
+static void qp_give_up(struct ibr_qp *qp)
+{
+	clear_bit_unlock(IBR_QP_OWNED, &qp->state);
+	smp_mb(); /* pairs with those in qp_recv_event() and qp_softirq() */
+	if (test_and_clear_bit(IBR_QP_AGAIN, &qp->state))
+		qp_kick(qp);
+	if (READ_ONCE(qp->armed))
+		return;
+	WRITE_ONCE(qp->armed, true);
+	if (ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0)
+		qp_kick(qp);
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+/* Context: qp->lock held. */
+static void slot_release(struct ibr_qp *qp, struct ibr_send_slot *send)
+{
+	struct ibr_frag *frag = send->slot.frag;
+
+	if (frag) {
+		ib_dma_unmap_single(qp->device->ib, send->frag_dma, send->frag_len, DMA_TO_DEVICE);
+		send->slot.frag = NULL;
+		ibr_frag_put(frag);
+	}
+	if (send->dest) {
+		ibr_dest_put(send->dest);
+		send->dest = NULL;
+	}
+	qp->free[qp->free_count++] = send->slot.index;
+}
+
+/* Everything up to work request number @end is complete. Context: qp->lock held. */
+static void qp_complete(struct ibr_qp *qp, u32 end)
+{
+	/* A number that cannot be is a driver's fault; believing it would corrupt the ring. */
+	if (WARN_ON_ONCE(end - qp->completed > qp->posted - qp->completed))
+		end = qp->posted;
+	while (qp->completed != end) {
+		u16 index = qp->order[qp->completed % qp->send_depth];
+
+		qp->completed++;
+		slot_release(qp, &qp->slots[index]);
+	}
+}
+
+static int wc_error(const struct ib_wc *wc)
+{
+	return wc->status == IB_WC_WR_FLUSH_ERR ? -ECONNRESET : -EIO;
+}
+
+/* Collect send completions. Context: qp->lock held. */
+static void qp_reap(struct ibr_qp *qp)
+{
+	int i, count;
+
+	lockdep_assert_held(&qp->lock);
+	do {
+		count = ib_poll_cq(qp->send_cq, ARRAY_SIZE(qp->send_wc), qp->send_wc);
+		for (i = 0; i < count; i++) {
+			const struct ib_wc *wc = &qp->send_wc[i];
+
+			if (unlikely(wc->status != IB_WC_SUCCESS)) {
+				/* Flushed ones come behind what made the queue pair fail. */
+				if (!READ_ONCE(qp->failed))
+					qp_fail(qp, wc_error(wc));
+			}
+			qp_complete(qp, (u32)wc->wr_id + 1);
+		}
+	} while (count == ARRAY_SIZE(qp->send_wc));
+}
+
+/* Is there a completion to come that somebody should look for? Context: qp->lock held. */
+static bool qp_reapable(const struct ibr_qp *qp)
+{
+	return (s32)(qp->reapable - qp->completed) > 0;
+}
+
+static void qp_reap_work(struct work_struct *work)
+{
+	struct ibr_qp *qp = container_of(to_delayed_work(work), struct ibr_qp, reap_work);
+
+	spin_lock_bh(&qp->lock);
+	if (!qp->closed) {
+		qp_reap(qp);
+		if (qp_reapable(qp))
+			queue_delayed_work(ibr_wq, &qp->reap_work, msecs_to_jiffies(REAP_MS));
+	}
+	spin_unlock_bh(&qp->lock);
+}
+
+/* No slot is free: be told when one is. Context: qp->lock held. Return: one has become free. */
+static bool qp_starve(struct ibr_qp *qp, struct ibr_dest *dest)
+{
+	qp_reap(qp);
+	if (!qp->free_count &&
+	    ib_req_notify_cq(qp->send_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0)
+		qp_reap(qp);
+	if (qp->free_count)
+		return true;
+	if (!dest) {
+		qp->starved = true;
+	} else if (list_empty(&dest->starved)) {
+		ibr_dest_get(dest);
+		list_add_tail(&dest->starved, &qp->starved_dests);
+	}
+	return false;
+}
+
+struct ibr_slot *ibr_verbs_slot(struct ibr_path *path)
+{
+	struct ibr_qp *qp = path->qp;
+	struct ibr_slot *slot = NULL;
+
+	if (!qp)
+		return NULL;
+	spin_lock(&qp->lock);
+	if (qp->free_count < qp->send_depth / 4 && !qp->closed)
+		qp_reap(qp);
+	if (!qp->free_count || qp->closed) {
+		if (qp->closed) {
+			/* Datagrams: it is being rebuilt; else it is gone for good. */
+			struct ibr_dest *dest = path->transport_data;
+
+			if (dest && list_empty(&dest->starved)) {
+				ibr_dest_get(dest);
+				list_add_tail(&dest->starved, &qp->starved_dests);
+			}
+			goto out;
+		}
+		if (!qp_starve(qp, qp->type == IB_QPT_UD ? path->transport_data : NULL))
+			goto out;
+	}
+	slot = &qp->slots[qp->free[--qp->free_count]].slot;
+out:
+	spin_unlock(&qp->lock);
+	return slot;
+}
+
+void ibr_verbs_unslot(struct ibr_path *path, struct ibr_slot *slot)
+{
+	struct ibr_qp *qp = path->qp;
+
+	spin_lock(&qp->lock);
+	qp->free[qp->free_count++] = slot->index;
+	spin_unlock(&qp->lock);
+}
+
+/* Second part of the work request: the fragment's payload, where it lies. */
+static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send, struct ibr_frag *frag)
+{
+	struct ib_device *ib = qp->device->ib;
+
+	send->frag_len = frag->payload_len;
+	send->frag_dma = ib_dma_map_single(ib, frag->payload, frag->payload_len, DMA_TO_DEVICE);
+	if (ib_dma_mapping_error(ib, send->frag_dma))
+		return -ENOMEM;
+	ibr_frag_get(frag);
+	send->slot.frag = frag;
+	send->sge[1].addr = send->frag_dma;
+	send->sge[1].length = frag->payload_len;
+	send->wr.wr.num_sge = 2;
+	return 0;
+}
+
+void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
+		    struct ibr_frag *frag)
+{
+	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
+	struct ib_send_wr *wr = &send->wr.wr;
+	struct ibr_qp *qp = path->qp;
+
+	send->sge[0].length = length;
+	wr->num_sge = 1;
+	wr->send_flags = 0;
+	wr->next = NULL;
+	ib_dma_sync_single_for_device(qp->device->ib, slot->dma, length, DMA_TO_DEVICE);
+
+	spin_lock(&qp->lock);
+	if (unlikely(qp->closed)) {
+		slot_release(qp, send);
+		goto out;
+	}
+	if (frag && unlikely(slot_attach(qp, send, frag))) {
+		slot_release(qp, send);
+		qp_fail(qp, -ENOMEM);
+		goto out;
+	}
+	wr->wr_id = qp->posted;
+	qp->order[qp->posted++ % qp->send_depth] = slot->index;
+	qp->holds |= !!send->slot.frag;
+	if (++qp->unsignalled >= SIGNAL_EVERY) {
+		wr->send_flags = IB_SEND_SIGNALED;
+		qp->unsignalled = 0;
+		qp->holds = false;
+		qp->reapable = qp->posted;
+	}
+	if (qp->chain)
+		qp->chain_last->next = wr;
+	else
+		qp->chain = wr;
+	qp->chain_last = wr;
+out:
+	spin_unlock(&qp->lock);
+}
+
+/*
+ * What the adapter did not take is not in its queue, so it will never complete: it counts as
+ * complete here. The queue pair is of no use any more. Context: qp->lock held.
+ */
+static void qp_post_failed(struct ibr_qp *qp, const struct ib_send_wr *bad, int error)
+{
+	u32 end = (u32)bad->wr_id;
+
+	while (qp->posted != end) {
+		qp->posted--;
+		slot_release(qp, &qp->slots[qp->order[qp->posted % qp->send_depth]]);
+	}
+	if (qp_reapable(qp) && (s32)(qp->reapable - end) > 0)
+		qp->reapable = end;
+	qp->unsignalled = 0;
+	qp->holds = false;
+	qp_fail(qp, error);
+}
+
+void ibr_verbs_flush(struct ibr_path *path)
+{
+	const struct ib_send_wr *bad = NULL;
+	struct ibr_qp *qp = path->qp;
+	struct ib_send_wr *chain;
+	int ret;
+
+	if (!qp)
+		return;
+	spin_lock(&qp->lock);
+	chain = qp->chain;
+	if (!chain)
+		goto out;
+	if (qp->holds) {
+		qp->chain_last->send_flags = IB_SEND_SIGNALED;
+		qp->unsignalled = 0;
+		qp->holds = false;
+		qp->reapable = qp->posted;
+	}
+	qp->chain = NULL;
+	ret = ib_post_send(qp->qp, chain, &bad);
+	if (unlikely(ret))
+		qp_post_failed(qp, bad ?: chain, ret);
+	else if (qp_reapable(qp) && !delayed_work_pending(&qp->reap_work))
+		queue_delayed_work(ibr_wq, &qp->reap_work, msecs_to_jiffies(REAP_MS));
+out:
+	spin_unlock(&qp->lock);
+}
+
+/* ---- receiving ---------------------------------------------------------------------------- */
+
+/* Paths that got packets in this batch; each is driven once, when the batch is done. */
+struct touched {
+	u32 count;
+	struct ibr_path *path[TOUCHED_MAX];
+};
+
+static void touched_drive(struct touched *touched)
+{
+	while (touched->count) {
+		struct ibr_path *path = touched->path[--touched->count];
+
+		ibr_path_drive(path);
+		ibr_path_put(path);
+	}
+}
+
+/* Return: the path may be given packets */
+static bool touched_add(struct touched *touched, struct ibr_path *path)
+{
+	u32 i;
+
+	for (i = touched->count; i > 0; i--)
+		if (touched->path[i - 1] == path)
+			return true;
+	/* One that was found by its token may be on its way out. */
+	if (!kref_get_unless_zero(&path->ref))
+		return false;
+	if (touched->count == TOUCHED_MAX)
+		touched_drive(touched);
+	touched->path[touched->count++] = path;
+	return true;
+}
+
+/* Post a chain of receive buffers. Context: owner. */
+static void qp_post_recvs(struct ibr_qp *qp, struct ib_recv_wr *chain)
+{
+	const struct ib_recv_wr *bad;
+	int ret;
+
+	if (!chain)
+		return;
+	ret = ib_post_recv(qp->qp, chain, &bad);
+	if (unlikely(ret))
+		qp_fail(qp, ret);
+}
+
+static void recv_chain(struct ib_recv_wr **chain, struct ibr_recv_slot *recv)
+{
+	recv->wr.next = *chain;
+	*chain = &recv->wr;
+}
+
+static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length,
+		       struct touched *touched)
+{
+	const u8 *packet = (u8 *)recv->data + qp->grh;
+	struct ibr_path *path = qp->path;
+	u32 token;
+
+	if (!path) {
+		/* Nothing can be counted for a packet that belongs to nobody. */
+		if (wire_token(packet, length, &token) != WIRE_OK)
+			return;
+		path = ibr_path_find_token(token);
+		if (!path)
+			return;
+	}
+	if (touched_add(touched, path))
+		ibr_path_receive(path, packet, length);
+}
+
+/*
+ * A packet before ibr_qp_start(). The other side may send as soon as it has our answer, and its
+ * confirmation, a datagram of the connection manager, may come later or be lost. A packet with our
+ * token and the right checksum proves just as well that our answer has arrived.
+ * Return: the packet is kept. Context: owner.
+ */
+static bool qp_hold(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length)
+{
+	if (wire_parse((u8 *)recv->data + qp->grh, length, qp->token, qp->secret) != WIRE_OK)
+		return false;
+	recv->held = length;
+	qp->held[qp->held_count++] = recv - qp->recvs;
+	if (!qp->early_called && qp->early) {
+		qp->early_called = true;
+		qp->early(qp->context);
+	}
+	return true;
+}
+
+static void qp_deliver_held(struct ibr_qp *qp, struct touched *touched)
+{
+	struct ib_recv_wr *chain = NULL;
+	u32 i;
+
+	for (i = 0; i < qp->held_count; i++) {
+		struct ibr_recv_slot *recv = &qp->recvs[qp->held[i]];
+
+		qp_deliver(qp, recv, recv->held, touched);
+		recv->held = 0;
+		recv_chain(&chain, recv);
+	}
+	qp->held_count = 0;
+	qp_post_recvs(qp, chain);
+}
+
+/* Context: owner. Return: the buffer is free again */
+static bool qp_receive(struct ibr_qp *qp, const struct ib_wc *wc, struct touched *touched)
+{
+	struct ibr_recv_slot *recv = &qp->recvs[wc->wr_id];
+	bool keep = false;
+
+	if (unlikely(wc->status != IB_WC_SUCCESS)) {
+		if (!READ_ONCE(qp->failed))
+			WRITE_ONCE(qp->failed, wc_error(wc));
+		return false;
+	}
+	if (unlikely(wc->byte_len < qp->grh || wc->byte_len > recv->sge.length))
+		return true;
+	ib_dma_sync_single_for_cpu(qp->device->ib, recv->sge.addr, wc->byte_len, DMA_FROM_DEVICE);
+	if (likely(READ_ONCE(qp->live)))
+		qp_deliver(qp, recv, wc->byte_len - qp->grh, touched);
+	else
+		keep = qp_hold(qp, recv, wc->byte_len - qp->grh);
+	ib_dma_sync_single_for_device(qp->device->ib, recv->sge.addr, wc->byte_len,
+				      DMA_FROM_DEVICE);
+	return !keep;
+}
+
+/* Collect send completions, and let those go on that waited for a slot. Context: owner. */
+static void qp_poll_sends(struct ibr_qp *qp, struct touched *touched)
+{
+	struct ibr_dest *dest, *next;
+	bool starved = false;
+	LIST_HEAD(dests);
+
+	spin_lock(&qp->lock);
+	if (!qp->closed && (qp_reapable(qp) || qp->starved || !list_empty(&qp->starved_dests))) {
+		qp_reap(qp);
+		if (qp->free_count) {
+			starved = qp->starved;
+			qp->starved = false;
+			list_for_each_entry_safe(dest, next, &qp->starved_dests, starved)
+				list_move_tail(&dest->starved, &dests);
+		}
+	}
+	/* Off the list one by one, so that a destination can starve again while it is driven. */
+	while ((dest = list_first_entry_or_null(&dests, struct ibr_dest, starved))) {
+		list_del_init(&dest->starved);
+		spin_unlock(&qp->lock);
+		touched_add(touched, dest->path);
+		ibr_dest_put(dest);
+		spin_lock(&qp->lock);
+	}
+	spin_unlock(&qp->lock);
+	if (starved)
+		touched_add(touched, qp->path);
+}
+
+/* The queue pair has failed; say so once. Context: owner. */
+static void qp_report(struct ibr_qp *qp)
+{
+	struct ibr_path *path = qp->path;
+
+	/* A connection that is not up yet fails by the connection manager, or when it comes up. */
+	if (qp->reported || !READ_ONCE(qp->live))
+		return;
+	qp->reported = true;
+	if (!path) {
+		if (!test_bit(IBR_QP_STOPPING, &qp->state))
+			queue_work(ibr_wq, &qp->rebuild_work);
+		return;
+	}
+	spin_lock(&path->lock);
+	path->counters.send_errors++;
+	spin_unlock(&path->lock);
+	ibr_path_broken(path, qp, READ_ONCE(qp->failed));
+}
+
+/* Context: owner, bottom halves disabled. Return: completions found */
+static int qp_poll(struct ibr_qp *qp, int budget)
+{
+	struct touched touched = { .count = 0 };
+	int i, count, found = 0;
+
+	rcu_read_lock();
+	qp_poll_sends(qp, &touched);
+	if (unlikely(qp->held_count) && READ_ONCE(qp->live))
+		qp_deliver_held(qp, &touched);
+	do {
+		struct ib_recv_wr *chain = NULL;
+
+		count = ib_poll_cq(qp->recv_cq, min_t(int, budget - found, ARRAY_SIZE(qp->recv_wc)),
+				   qp->recv_wc);
+		for (i = 0; i < count; i++)
+			if (qp_receive(qp, &qp->recv_wc[i], &touched))
+				recv_chain(&chain, &qp->recvs[qp->recv_wc[i].wr_id]);
+		/* Buffers first: what the drive is going to send grants credits for them. */
+		qp_post_recvs(qp, chain);
+		touched_drive(&touched);
+		if (count > 0)
+			found += count;
+	} while (count == ARRAY_SIZE(qp->recv_wc) && found < budget);
+	if (unlikely(READ_ONCE(qp->failed)))
+		qp_report(qp);
+	rcu_read_unlock();
+	return found;
+}
+
+static int qp_softirq(struct irq_poll *poll, int budget)
+{
+	struct ibr_qp *qp = container_of(poll, struct ibr_qp, poll);
+	int found;
+
+	if (!qp_take(qp)) {
+		/* Not an event, or the owner would look for it: tell him there is more. */
+		irq_poll_complete(poll);
+		set_bit(IBR_QP_AGAIN, &qp->state);
+		smp_mb(); /* pairs with the one in qp_give_up() */
+		if (!test_bit(IBR_QP_OWNED, &qp->state) &&
+		    test_and_clear_bit(IBR_QP_AGAIN, &qp->state))
+			irq_poll_sched(poll);
+		return 0;
+	}
+	found = qp_poll(qp, budget);
+	if (found < budget) {
+		irq_poll_complete(poll);
+		qp_give_up(qp);
+	} else {
+		clear_bit_unlock(IBR_QP_OWNED, &qp->state);
+	}
+	return found;
+}
+
+int ibr_qps_poll(void)
+{
+	struct ibr_qp *qp;
+	int found = 0;
+
+	local_bh_disable();
+	rcu_read_lock();
+	list_for_each_entry_rcu(qp, &qp_list, link) {
+		if (!qp_take(qp))
+			continue;
+		found += qp_poll(qp, BUSY_BUDGET);
+		qp_give_up(qp);
+	}
+	rcu_read_unlock();
+	local_bh_enable();
+	return found;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static void qp_rebuild_work(struct work_struct *work);
+
+/* Prepare the slots of both queues, which never change afterwards. */
+static void qp_prepare(struct ibr_qp *qp)
+{
+	u32 lkey = qp->device->pd->local_dma_lkey;
+	u32 i;
+
+	for (i = 0; i < qp->send_depth; i++) {
+		struct ibr_send_slot *send = &qp->slots[i];
+
+		send->slot.header = area_piece(&qp->send_area, i, &send->slot.dma);
+		send->slot.index = i;
+		send->sge[0].addr = send->slot.dma;
+		send->sge[0].lkey = lkey;
+		send->sge[1].lkey = lkey;
+		send->wr.wr.sg_list = send->sge;
+		send->wr.wr.opcode = IB_WR_SEND;
+		qp->free[qp->send_depth - 1 - i] = i;
+	}
+	qp->free_count = qp->send_depth;
+
+	for (i = 0; i < qp->recv_depth; i++) {
+		struct ibr_recv_slot *recv = &qp->recvs[i];
+
+		recv->data = area_piece(&qp->recv_area, i, &recv->sge.addr);
+		recv->sge.length = qp->recv_area.piece;
+		recv->sge.lkey = lkey;
+		recv->wr.wr_id = i;
+		recv->wr.sg_list = &recv->sge;
+		recv->wr.num_sge = 1;
+	}
+}
+
+static void qp_free_memory(struct ibr_qp *qp)
+{
+	area_free(&qp->send_area);
+	area_free(&qp->recv_area);
+	kvfree(qp->slots);
+	kvfree(qp->recvs);
+	kfree(qp->free);
+	kfree(qp->order);
+	kfree(qp->held);
+	qp->slots = NULL;
+	qp->recvs = NULL;
+	qp->free = NULL;
+	qp->order = NULL;
+	qp->held = NULL;
+}
+
+static int qp_alloc_memory(struct ibr_qp *qp)
+{
+	struct ib_device *ib = qp->device->ib;
+	int ret;
+
+	qp->slots = kvcalloc(qp->send_depth, sizeof(*qp->slots), GFP_KERNEL);
+	qp->recvs = kvcalloc(qp->recv_depth, sizeof(*qp->recvs), GFP_KERNEL);
+	qp->free = kcalloc(qp->send_depth, sizeof(*qp->free), GFP_KERNEL);
+	qp->order = kcalloc(qp->send_depth, sizeof(*qp->order), GFP_KERNEL);
+	qp->held = kcalloc(qp->recv_depth, sizeof(*qp->held), GFP_KERNEL);
+	if (!qp->slots || !qp->recvs || !qp->free || !qp->order || !qp->held)
+		return -ENOMEM;
+	ret = area_alloc(&qp->send_area, ib, IBR_SLOT_BYTES, qp->send_depth, DMA_TO_DEVICE);
+	if (ret)
+		return ret;
+	return area_alloc(&qp->recv_area, ib, qp->packet_max + qp->grh + RECV_SLACK, qp->recv_depth,
+			  DMA_FROM_DEVICE);
+}
+
+static int qp_create_cqs(struct ibr_qp *qp)
+{
+	struct ib_device *ib = qp->device->ib;
+	struct ib_cq_init_attr attr = {};
+
+	if (ib->num_comp_vectors)
+		attr.comp_vector = raw_smp_processor_id() % ib->num_comp_vectors;
+	attr.cqe = qp->recv_depth + 1;
+	qp->recv_cq = ib_create_cq(ib, qp_recv_event, qp_cq_error, qp, &attr);
+	if (IS_ERR(qp->recv_cq))
+		return PTR_ERR(qp->recv_cq);
+	attr.cqe = qp->send_depth + 1;
+	qp->send_cq = ib_create_cq(ib, qp_send_event, qp_cq_error, qp, &attr);
+	if (IS_ERR(qp->send_cq)) {
+		ib_destroy_cq(qp->recv_cq);
+		return PTR_ERR(qp->send_cq);
+	}
+	return 0;
+}
+
+struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum ib_qp_type type,
+			     u32 packet_max)
+{
+	bool ud = type == IB_QPT_UD;
+	struct ibr_qp *qp;
+	int ret;
+
+	qp = kzalloc(sizeof(*qp), GFP_KERNEL);
+	if (!qp)
+		return ERR_PTR(-ENOMEM);
+	if (!ibr_device_get(port->device)) {
+		kfree(qp);
+		return ERR_PTR(-ENODEV);
+	}
+	kref_init(&qp->ref);
+	qp->device = port->device;
+	qp->port = port;
+	qp->type = type;
+	qp->packet_max = packet_max;
+	qp->grh = ud ? sizeof(struct ib_grh) : 0;
+	qp->send_depth = min_t(u32, ud ? SEND_DEPTH_UD : SEND_DEPTH,
+			       qp->device->ib->attrs.max_qp_wr);
+	qp->recv_depth = min_t(u32, ud ? clamp(ud_recv_depth, 64u, 16384u) : RECV_DEPTH,
+			       qp->device->ib->attrs.max_qp_wr);
+	spin_lock_init(&qp->lock);
+	INIT_LIST_HEAD(&qp->starved_dests);
+	INIT_LIST_HEAD(&qp->link);
+	INIT_WORK(&qp->rebuild_work, qp_rebuild_work);
+	INIT_DELAYED_WORK(&qp->reap_work, qp_reap_work);
+	irq_poll_init(&qp->poll, POLL_BUDGET, qp_softirq);
+	/* Nobody polls before it is open. */
+	set_bit(IBR_QP_OWNED, &qp->state);
+
+	ret = qp_alloc_memory(qp);
+	if (ret)
+		goto err_memory;
+	qp_prepare(qp);
+	ret = qp_create_cqs(qp);
+	if (ret)
+		goto err_memory;
+	if (path) {
+		ibr_path_get(path);
+		qp->path = path;
+	}
+	return qp;
+
+err_memory:
+	qp_free_memory(qp);
+	ibr_device_put(qp->device);
+	kfree(qp);
+	return ERR_PTR(ret);
+}
+
+static void qp_init_attr(struct ibr_qp *qp, struct ib_qp_init_attr *attr)
+{
+	*attr = (struct ib_qp_init_attr) {
+		.event_handler = qp_event,
+		.qp_context = qp,
+		.send_cq = qp->send_cq,
+		.recv_cq = qp->recv_cq,
+		.cap = {
+			.max_send_wr = qp->send_depth,
+			.max_recv_wr = qp->recv_depth,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = qp->type,
+		.port_num = qp->port->num,
+	};
+}
+
+/* Every buffer to the adapter. Context: owner. */
+static int qp_fill(struct ibr_qp *qp)
+{
+	const struct ib_recv_wr *bad;
+	u32 i;
+
+	for (i = 0; i < qp->recv_depth; i++) {
+		qp->recvs[i].held = 0;
+		qp->recvs[i].wr.next = i + 1 < qp->recv_depth ? &qp->recvs[i + 1].wr : NULL;
+	}
+	qp->held_count = 0;
+	return ib_post_recv(qp->qp, &qp->recvs[0].wr, &bad);
+}
+
+static void qp_publish(struct ibr_qp *qp)
+{
+	spin_lock_bh(&qp_list_lock);
+	list_add_tail_rcu(&qp->link, &qp_list);
+	spin_unlock_bh(&qp_list_lock);
+	qp_give_up(qp);
+}
+
+int ibr_qp_open_cm(struct ibr_qp *qp, struct rdma_cm_id *id)
+{
+	struct ib_qp_init_attr attr;
+	int ret;
+
+	qp_init_attr(qp, &attr);
+	ret = rdma_create_qp(id, qp->device->pd, &attr);
+	if (ret)
+		return ret;
+	qp->qp = id->qp;
+	ret = qp_fill(qp);
+	if (ret)
+		return ret;
+	qp_publish(qp);
+	return 0;
+}
+
+/* From RESET to RTS, with receives posted. Context: owner. */
+static int qp_ready_ud(struct ibr_qp *qp)
+{
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.pkey_index = 0,
+		.port_num = qp->port->num,
+		.qkey = IBR_QKEY,
+	};
+	int ret;
+
+	ret = ib_modify_qp(qp->qp, &attr,
+			   IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
+	if (ret)
+		return ret;
+	ret = qp_fill(qp);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTR;
+	ret = ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTS;
+	attr.sq_psn = 0;
+	return ib_modify_qp(qp->qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN);
+}
+
+int ibr_qp_open_ud(struct ibr_qp *qp)
+{
+	struct ib_qp_init_attr attr;
+	struct ib_qp *ib_qp;
+	int ret;
+
+	qp_init_attr(qp, &attr);
+	ib_qp = ib_create_qp(qp->device->pd, &attr);
+	if (IS_ERR(ib_qp))
+		return PTR_ERR(ib_qp);
+	qp->qp = ib_qp;
+	ret = qp_ready_ud(qp);
+	if (ret)
+		return ret;
+	qp->live = true;
+	qp_publish(qp);
+	return 0;
+}
+
+void ibr_qp_start(struct ibr_qp *qp)
+{
+	WRITE_ONCE(qp->live, true);
+	/* What was held, and a failure that nobody heard of, wait for the poller. */
+	qp_kick(qp);
+}
+
+static void qp_own(struct ibr_qp *qp)
+{
+	while (!qp_take(qp))
+		usleep_range(50, 100);
+}
+
+/* Give everything back that is in the send queue; the adapter has let go of it. */
+static void qp_drop_sends(struct ibr_qp *qp)
+{
+	spin_lock_bh(&qp->lock);
+	while (ib_poll_cq(qp->send_cq, ARRAY_SIZE(qp->send_wc), qp->send_wc) > 0)
+		;
+	qp->chain = NULL;
+	qp_complete(qp, qp->posted);
+	qp->reapable = qp->completed;
+	qp->unsignalled = 0;
+	qp->holds = false;
+	spin_unlock_bh(&qp->lock);
+}
+
+static void qp_close(struct ibr_qp *qp)
+{
+	spin_lock_bh(&qp->lock);
+	qp->closed = true;
+	qp->chain = NULL;
+	spin_unlock_bh(&qp->lock);
+	cancel_delayed_work_sync(&qp->reap_work);
+}
+
+static void qp_drop_starved(struct ibr_qp *qp)
+{
+	struct ibr_dest *dest;
+
+	spin_lock_bh(&qp->lock);
+	while ((dest = list_first_entry_or_null(&qp->starved_dests, struct ibr_dest, starved))) {
+		list_del_init(&dest->starved);
+		ibr_dest_put(dest);
+	}
+	spin_unlock_bh(&qp->lock);
+}
+
+/*
+ * A datagram queue pair that has failed is brought back under the same number, so that nobody else
+ * has to know. What was in its queues is lost, which the engines repair.
+ */
+static void qp_rebuild_work(struct work_struct *work)
+{
+	struct ibr_qp *qp = container_of(work, struct ibr_qp, rebuild_work);
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	int ret;
+
+	if (test_bit(IBR_QP_STOPPING, &qp->state))
+		return;
+	pr_info_ratelimited("%s port %u: datagram queue pair failed (%d), rebuilding it\n",
+			    dev_name(&qp->device->ib->dev), qp->port->num, qp->failed);
+	qp_own(qp);
+	qp_close(qp);
+	ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
+	attr.qp_state = IB_QPS_RESET;
+	ret = ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
+	while (ib_poll_cq(qp->recv_cq, ARRAY_SIZE(qp->recv_wc), qp->recv_wc) > 0)
+		;
+	if (!ret) {
+		qp_drop_sends(qp);
+		ret = qp_ready_ud(qp);
+	}
+	if (!ret) {
+		qp->rebuilds = 0;
+		qp->reported = false;
+		WRITE_ONCE(qp->failed, 0);
+		spin_lock_bh(&qp->lock);
+		qp->closed = false;
+		spin_unlock_bh(&qp->lock);
+	}
+	qp_give_up(qp);
+
+	if (!ret) {
+		/* Those that found it closed wait on the list of the starved. */
+		qp_kick(qp);
+	} else if (++qp->rebuilds < REBUILDS_MAX) {
+		msleep(REBUILD_MS);
+		queue_work(ibr_wq, &qp->rebuild_work);
+	} else {
+		pr_err("%s port %u: datagram queue pair cannot be rebuilt: %d\n",
+		       dev_name(&qp->device->ib->dev), qp->port->num, ret);
+	}
+}
+
+/*
+ * (1) Nothing is posted any more; (2) the softirq, busy pollers and work are over; (3) the device
+ * forgets it, and what it held is given back.
+ */
+void ibr_qp_stop(struct ibr_qp *qp)
+{
+	if (!qp->slots)
+		return;
+	set_bit(IBR_QP_STOPPING, &qp->state);
+	cancel_work_sync(&qp->rebuild_work);
+	qp_close(qp);
+
+	if (!list_empty(&qp->link)) {
+		spin_lock_bh(&qp_list_lock);
+		list_del_rcu(&qp->link);
+		spin_unlock_bh(&qp_list_lock);
+		qp_own(qp);
+	}
+	irq_poll_disable(&qp->poll);
+	/* The poller may have asked for it just before. */
+	cancel_work_sync(&qp->rebuild_work);
+
+	if (qp->qp)
+		ib_destroy_qp(qp->qp);
+	qp_drop_sends(qp);
+	qp_drop_starved(qp);
+	ib_destroy_cq(qp->send_cq);
+	ib_destroy_cq(qp->recv_cq);
+	qp_free_memory(qp);
+}
+
+void ibr_qp_get(struct ibr_qp *qp)
+{
+	kref_get(&qp->ref);
+}
+
+static void qp_release(struct kref *ref)
+{
+	struct ibr_qp *qp = container_of(ref, struct ibr_qp, ref);
+
+	WARN_ON_ONCE(qp->slots);
+	if (qp->path)
+		ibr_path_put(qp->path);
+	ibr_device_put(qp->device);
+	/* Some drivers' event handlers may still be about to return. */
+	kfree_rcu(qp, rcu);
+}
+
+void ibr_qp_put(struct ibr_qp *qp)
+{
+	kref_put(&qp->ref, qp_release);
+}
+
+static void probe_event(struct ib_cq *cq, void *context)
+{
+}
+
+bool ibr_qp_probe(struct ib_device *ib, struct ib_pd *pd, enum ib_qp_type type)
+{
+	struct ib_cq_init_attr cq_attr = { .cqe = 4 };
+	struct ib_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr = 2,
+			.max_recv_wr = 2,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = type,
+		.port_num = rdma_start_port(ib),
+	};
+	struct ib_qp *qp;
+	struct ib_cq *cq;
+
+	cq = ib_create_cq(ib, probe_event, NULL, NULL, &cq_attr);
+	if (IS_ERR(cq))
+		return false;
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	qp = ib_create_qp(pd, &attr);
+	if (!IS_ERR(qp))
+		ib_destroy_qp(qp);
+	ib_destroy_cq(cq);
+	return !IS_ERR(qp);
+}
