@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Full queues, memory that runs out, commands that are wrong: what was accepted is never lost, the rest is
+ * turned away, and no message that waits keeps a later one from being delivered.
+ */
+#include <linux/cred.h>
+#include <linux/mman.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "command.h"
+#include "memory.h"
+#include "pair.h"
+#include "params.h"
+
+/* Nobody wants the first messages; later ones, for which there are receives, pass all the same. */
+static void unexpected_exhausted(struct kunit *test)
+{
+	enum { COUNT = 200, SIZE = 4000 };
+	struct side_options small = { .unexpected_bytes = 64 << 10 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, &small);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, SIZE * COUNT), to = user_alloc(test, SIZE);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u64 before = path->counters.tx_rendezvous;
+	struct ibrelk_completion done;
+
+	for (i = 0; i < COUNT; i++) {
+		/* Every tenth one is empty: it, too, goes by RTS in the end. */
+		user_fill(test, from + SIZE * i, SIZE, i);
+		side_send(test, a, peer, from + SIZE * i, i % 10 ? SIZE : 0, 1, i);
+	}
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 2, 1000);
+	side_send(test, a, peer, from, SIZE, 2, 1001);
+	done = side_wait_op(test, b, 1000, 0);
+	KUNIT_EXPECT_EQ(test, done.tag, 2ull);
+	KUNIT_EXPECT_TRUE(test, user_check(test, to, SIZE, 0));
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, COUNT);
+	KUNIT_EXPECT_GT(test, path->counters.tx_rendezvous, before);
+	KUNIT_EXPECT_LE(test, b->endpoint->unexpected_bytes_peak, small.unexpected_bytes);
+	KUNIT_EXPECT_LE(test, b->endpoint->unexpected_granted, small.unexpected_bytes);
+
+	/* All are there, in order; the buffered sends have completed. */
+	for (i = 0; i <= COUNT; i++)
+		KUNIT_EXPECT_EQ(test, side_wait(test, a).status, 0);
+	for (i = 0; i < COUNT; i++) {
+		u32 size = i % 10 ? SIZE : 0;
+
+		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 1, i);
+		done = side_wait_op(test, b, i, 0);
+		KUNIT_EXPECT_EQ(test, done.length, (u64)size);
+		KUNIT_EXPECT_TRUE(test, user_check(test, to, size, i));
+	}
+	KUNIT_EXPECT_EQ(test, b->endpoint->unexpected_bytes, 0);
+
+	/* With memory there again, messages are eager again. */
+	before = path->counters.tx_eager;
+	for (i = 0; i < 4; i++) {
+		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 3, i);
+		side_send(test, a, peer, from, SIZE, 3, i);
+		side_wait_op(test, b, i, 0);
+		side_wait_op(test, a, i, 0);
+	}
+	KUNIT_EXPECT_GT(test, path->counters.tx_eager, before);
+	ibr_path_put(path);
+	world_check(test);
+}
+
+/* Every endpoint talks to every one, itself included. */
+static void many_flows(struct kunit *test)
+{
+	enum { SIDES = 10, COUNT = 6 };
+	struct side *side[SIDES];
+	u32 peer[SIDES][SIDES], i, k, n;
+	unsigned long from = user_alloc(test, 20000), to = user_alloc(test, 20000);
+
+	user_fill(test, from, 20000, 5);
+	for (i = 0; i < SIDES; i++)
+		side[i] = side_open(test, NULL);
+	for (i = 0; i < SIDES; i++)
+		for (k = 0; k < SIDES; k++)
+			peer[i][k] = side_add_side(test, side[i], side[k]);
+	for (n = 0; n < COUNT; n++)
+		for (i = 0; i < SIDES; i++)
+			for (k = 0; k < SIDES; k++)
+				side_send(test, side[i], peer[i][k], from, n % 3 == 2 ? 20000 : 100 * n,
+					  i, 1000);
+	for (k = 0; k < SIDES; k++) {
+		for (i = 0; i < SIDES; i++) {
+			for (n = 0; n < COUNT; n++) {
+				struct ibrelk_completion done;
+
+				side_recv(test, side[k], peer[k][i], to, 20000, i, n);
+				do
+					done = side_wait(test, side[k]);
+				while (done.opcode == IBRELK_OP_SEND);
+				KUNIT_ASSERT_EQ(test, done.status, 0);
+				KUNIT_EXPECT_EQ(test, done.user_data, (u64)n);
+				KUNIT_EXPECT_EQ(test, done.peer, peer[k][i]);
+				KUNIT_EXPECT_EQ(test, done.length, n % 3 == 2 ? 20000ull : 100ull * n);
+				KUNIT_EXPECT_TRUE(test, user_check(test, to, done.length, 5));
+			}
+		}
+	}
+	world_check(test);
+}
+
+/* Nobody reads the ring: commands are accepted up to a limit, and every one of them is answered. */
+static void ring_overflow(struct kunit *test)
+{
+	enum { MOST = 3000 };
+	struct side_options tiny = { .ring_entries = 8 };
+	struct side *a = side_open(test, &tiny), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), accepted = 0, i;
+	unsigned long from = user_alloc(test, 100);
+	struct ibrelk_command send = {
+		.opcode = IBRELK_OP_SEND,
+		.peer = peer,
+		.addr = from,
+		.length = 1,
+	};
+	struct ibrelk_command recv = {
+		.opcode = IBRELK_OP_RECV,
+		.flags = IBRELK_CMD_NO_SUCCESS,
+		.peer = IBRELK_PEER_ANY,
+		.addr = from,
+		.length = 1,
+	};
+
+	while (accepted < MOST) {
+		int ret;
+
+		/* Messages that nobody took would stay outstanding. */
+		side_accept(test, b, &recv);
+		send.user_data = accepted;
+		ret = side_submit(test, a, &send);
+		KUNIT_ASSERT_GE(test, ret, 0);
+		if (!ret)
+			break;
+		accepted++;
+	}
+	KUNIT_EXPECT_GT(test, accepted, 8);
+	KUNIT_EXPECT_LT(test, accepted, MOST);
+	for (i = 0; i < accepted; i++)
+		side_wait_op(test, a, i, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(!atomic_read(&a->endpoint->sends)));
+	side_accept(test, b, &recv);
+	side_accept(test, a, &send);
+	side_wait(test, a);
+	world_check(test);
+}
+
+/* The same, but the ring's owner goes away instead of reading it. */
+static void ring_abandoned(struct kunit *test)
+{
+	struct side_options tiny = { .ring_entries = 2 };
+	struct side *a = side_open(test, &tiny), *b = side_open(test, &tiny);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long buffer = user_alloc(test, 3 << 20);
+
+	for (i = 0; i < 100; i++) {
+		side_recv(test, b, IBRELK_PEER_ANY, buffer, 3 << 20, 0, i);
+		side_send(test, a, peer, buffer, i % 10 ? i : 100000, 0, i);
+	}
+	world_check(test);
+}
+
+static void too_many(struct kunit *test)
+{
+	struct side_options few = { .sends = 4, .recvs = 5 };
+	struct side *a = side_open(test, &few), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long buffer = user_alloc(test, 100);
+	struct ibrelk_command send = {
+		.opcode = IBRELK_OP_SEND,
+		.level = IBRELK_LEVEL_MATCHED,
+		.peer = peer,
+		.addr = buffer,
+		.length = 1,
+	};
+	struct ibrelk_command recv = {
+		.opcode = IBRELK_OP_RECV,
+		.peer = peer,
+		.addr = buffer,
+		.length = 1,
+	};
+
+	for (i = 0; i < 4; i++)
+		side_accept(test, a, &send);
+	KUNIT_EXPECT_EQ(test, side_submit(test, a, &send), 0);
+	for (i = 0; i < 5; i++)
+		side_accept(test, a, &recv);
+	KUNIT_EXPECT_EQ(test, side_submit(test, a, &recv), 0);
+	side_recv(test, b, IBRELK_PEER_ANY, buffer, 1, 0, 0);
+	side_wait_op(test, b, 0, 0);
+	side_wait_op(test, a, 0, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(atomic_read(&a->endpoint->sends) == 3));
+	side_accept(test, a, &send);
+	world_check(test);
+}
+
+#define READ_ONLY	16	/* stands for an address that is known at run time */
+
+static void wrong_commands(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	unsigned long buffer = user_alloc(test, PAGE_SIZE);
+	unsigned long read_only = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ, MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	static const struct {
+		struct ibrelk_command command;
+		int error;
+	} cases[] = {
+		{ { .opcode = 200 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_PUT }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_SEND, .peer = 12345 }, -ENOENT },
+		{ { .opcode = IBRELK_OP_SEND, .peer = IBRELK_PEER_ANY }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .level = 4 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .flags = 0x8000 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .flags = IBRELK_CMD_REGION }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_SEND, .immediate = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .reserved0 = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .length = IBR_MESSAGE_MAX + 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .addr = 8, .length = 10 }, -EFAULT },
+		{ { .opcode = IBRELK_OP_SEND, .addr = 8, .length = 100000 }, -EFAULT },
+		{ { .opcode = IBRELK_OP_SEND, .addr = ~0ull, .length = 100000 }, -EFAULT },
+		{ { .opcode = IBRELK_OP_RECV, .peer = 12345 }, -ENOENT },
+		{ { .opcode = IBRELK_OP_RECV, .level = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_RECV, .addr = 8, .length = 10 }, -EFAULT },
+		{ { .opcode = IBRELK_OP_RECV, .addr = READ_ONLY, .length = 10 }, -EFAULT },
+		{ { .opcode = IBRELK_OP_CANCEL, .length = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_NOP, .addr = 1 }, -EINVAL },
+	};
+
+	u32 i;
+
+	/* The table takes the first handle for granted. */
+	KUNIT_ASSERT_EQ(test, side_add_side(test, a, b), 0);
+	KUNIT_ASSERT_NE(test, read_only, 0ul);
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ibrelk_command command = cases[i].command;
+
+		if (command.addr == READ_ONLY)
+			command.addr = read_only;
+		KUNIT_EXPECT_EQ_MSG(test, side_submit(test, a, &command), cases[i].error, "case %u", i);
+	}
+	KUNIT_EXPECT_EQ(test, ibr_command_batch(a->endpoint, (void __user *)8, 1), -EFAULT);
+	KUNIT_EXPECT_EQ(test, ibr_command_batch(a->endpoint, (void __user *)buffer, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, ibr_command_batch(a->endpoint, (void __user *)buffer, IBR_BATCH_MAX + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, atomic_read(&a->endpoint->sends), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&a->endpoint->recvs), 0);
+	world_check(test);
+}
+
+/* Memory that may not be pinned is stood in for by bounce buffers, on both sides. */
+static void bounced(struct kunit *test)
+{
+	static const u64 sizes[] = { 1, 5000, 100000, (5 << 20) + 3 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, 6 << 20), to = user_alloc(test, 6 << 20);
+	struct cred *poor = prepare_creds();
+	const struct cred *old;
+
+	KUNIT_ASSERT_NOT_NULL(test, poor);
+	cap_clear(poor->cap_effective);
+	old = override_creds(poor);
+	current->signal->rlim[RLIMIT_MEMLOCK].rlim_cur = 0;
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		user_fill(test, from, sizes[i], i);
+		side_recv(test, b, IBRELK_PEER_ANY, to, sizes[i], 0, i);
+		KUNIT_EXPECT_EQ(test, atomic64_read(&current->mm->pinned_vm), 0ll);
+		side_send(test, a, peer, from, sizes[i], 0, i);
+		side_wait_op(test, b, i, 0);
+		side_wait_op(test, a, i, 0);
+		KUNIT_EXPECT_TRUE(test, user_check(test, to, sizes[i], i));
+	}
+	/* One that waits, one that is too long, one that is cancelled. */
+	side_send(test, a, peer, from, 100000, 1, 10);
+	KUNIT_EXPECT_TRUE(test, wait_until(b->endpoint->match.messages == 1));
+	side_recv(test, b, IBRELK_PEER_ANY, to, 999, 1, 10);
+	side_wait_op(test, b, 10, -EMSGSIZE);
+	KUNIT_EXPECT_TRUE(test, user_check(test, to, 999, ARRAY_SIZE(sizes) - 1));
+	side_recv(test, b, IBRELK_PEER_ANY, to, 999, 1, 11);
+	revert_creds(old);
+	put_cred(poor);
+	world_check(test);
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE_PARAM(unexpected_exhausted, mode_next),
+	KUNIT_CASE_PARAM(many_flows, mode_next),
+	KUNIT_CASE(ring_overflow),
+	KUNIT_CASE(ring_abandoned),
+	KUNIT_CASE(too_many),
+	KUNIT_CASE(wrong_commands),
+	KUNIT_CASE_PARAM(bounced, mode_next_reliable),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "ibrelk_limits",
+	.init = world_init,
+	.exit = world_exit,
+	.test_cases = cases,
+};
+kunit_test_suite(suite);
