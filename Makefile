@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# `make help` tells what there is. All that is built lands in build/; stock kernels, their headers and the
+# UML debug kernel are cached outside the tree, see tests/lab/README and tests/uml/README.
+
+SHELL := /bin/bash
+BUILD := $(CURDIR)/build
+KERNEL ?= 6.1
+PREFIX ?= /usr/local
+LAB := $(BUILD)/tests/lab/ibrelk-lab
+
+.DEFAULT_GOAL := help
+.PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench bench-full lab \
+	install format lint clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+deps: ## install the Debian packages that building and testing need (apt, root)
+	@tests/deps.sh
+
+module: deps ## build ibrelk.ko for KERNEL (6.1 by default, or 6.12) in build/module-KERNEL/
+	@tests/build-module.sh $(KERNEL) $(BUILD)/module-$(KERNEL)
+
+user: deps ## build library, tools, examples, tests and the lab in build/
+	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).cmake.log 2>&1 || { cat $(BUILD).cmake.log; exit 1; }
+	@rm -f $(BUILD).cmake.log
+	@cmake --build $(BUILD)
+
+demo: module user ## two nodes exchange verified messages over a lossy wire, and how fast
+	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
+
+check: module user ## every test: unit, KUnit in a debug kernel, two-node lab
+	@tests/check.sh unit kunit lab
+
+check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
+	@tests/check.sh unit
+
+check-kunit: deps ## KUnit suites in a UML kernel with KASAN and lockdep
+	@tests/check.sh kunit
+
+check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
+	@tests/check.sh lab
+
+check-long: module user ## the full matrix on 6.1 and 6.12 (hours)
+	@tests/check.sh unit kunit lab-long
+
+bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
+	@tests/bench/run.sh
+
+lab: module user ## an interactive lab: a shell on either of two nodes
+	@$(LAB) shell --kernel $(KERNEL)
+
+install: module user ## install library, tools and headers under PREFIX, and the module for KERNEL in build/
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+format: ## clang-format for the C++
+	@git ls-files '*.cpp' '*.hpp' | xargs -r clang-format -i
+
+lint: module user ## checkpatch rules, sparse, W=1, clang-tidy, kernel-doc
+	@tests/lint.sh
+
+clean: ## remove build/
+	@rm -rf $(BUILD)

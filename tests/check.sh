@@ -1,0 +1,104 @@
+#!/bin/bash
+# Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
+# does the whole; a part that ends in any other way counts as one failure.
+#
+# usage: check.sh unit|kunit|lab|lab-long ...
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$root/build
+logs=$build/logs
+passed=0 failed=0 skipped=0
+
+mkdir -p "$logs"
+
+say() { printf '\n== %s\n' "$*"; }
+
+# add NAME STATUS LOG: counts the last "N passed, N failed[, N skipped]" of a log.
+add()
+{
+	local line counts
+	line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$3" | tail -n 1)
+	read -r -a counts <<<"${line//[^0-9 ]/ }"
+	passed=$((passed + ${counts[0]:-0}))
+	failed=$((failed + ${counts[1]:-0}))
+	skipped=$((skipped + ${counts[2]:-0}))
+	if [ -z "$line" ] || { [ "$2" -ne 0 ] && [ "${counts[1]:-0}" -eq 0 ]; }; then
+		echo "$1 ended with status $2 and without a result that explains it"
+		failed=$((failed + 1))
+	fi
+}
+
+# gtest PROGRAM [arguments]: runs a GoogleTest program, prints its failures, and ends with the plain line.
+gtest()
+{
+	local log=$logs/gtest.$$ status good bad skips
+	"$@" >"$log" 2>&1
+	status=$?
+	good=$(grep -acE '^\[       OK \]' "$log")
+	bad=$(grep -aE '^\[  FAILED  \] .*\([0-9]+ ms\)$' "$log" | grep -c .)
+	skips=$(grep -acE '^\[  SKIPPED \] .*ms\)$' "$log")
+	# A crash takes the test that was running along.
+	[ "$status" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
+	[ "$bad" -eq 0 ] || tail -n 400 "$log"
+	grep -aE '^\[  SKIPPED \]' -B 3 "$log" | grep -a 'Skipped'
+	rm -f "$log"
+	echo "$(basename "$1"): $good passed, $bad failed, $skips skipped"
+	gtest_good=$((gtest_good + good)) gtest_bad=$((gtest_bad + bad)) gtest_skips=$((gtest_skips + skips))
+}
+
+part_unit()
+{
+	local program
+	gtest_good=0 gtest_bad=0 gtest_skips=0
+	while read -r program; do
+		gtest "$program"
+	done < <(find "$build/tests/unit" "$build/tests/selftests" -maxdepth 2 -name 'test_*' -type f -executable | sort)
+	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
+	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
+}
+
+part_kunit() { "$root/tests/kunit/check.sh"; }
+
+# cluster SERIES FILTER: the cluster tests on a kernel.
+cluster()
+{
+	"$root/tests/build-module.sh" "$1" "$build/module-$1" || return 1
+	IBRELK_LAB_KERNEL=$1 gtest "$build/tests/cluster/test_cluster" --gtest_filter="$2"
+}
+
+part_lab()
+{
+	gtest_good=0 gtest_bad=0 gtest_skips=0
+	gtest "$build/tests/lab/test_lab"
+	cluster 6.1 '*' || gtest_bad=$((gtest_bad + 1))
+	cluster 6.12 '*Modes.sizes*:*Faults*loss_5*:*Lifetimes.module*' || gtest_bad=$((gtest_bad + 1))
+	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
+	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
+}
+
+part_lab_long()
+{
+	gtest_good=0 gtest_bad=0 gtest_skips=0
+	gtest "$build/tests/lab/test_lab"
+	cluster 6.1 '*' || gtest_bad=$((gtest_bad + 1))
+	cluster 6.12 '*' || gtest_bad=$((gtest_bad + 1))
+	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
+	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
+}
+
+for part in "$@"; do
+	say "$part"
+	started=$SECONDS
+	"part_${part//-/_}" 2>&1 | tee "$logs/$part.log"
+	add "$part" "${PIPESTATUS[0]}" "$logs/$part.log"
+	echo "($part took $((SECONDS - started)) s; log: build/logs/$part.log)"
+done
+
+say result
+if [ "$skipped" -gt 0 ]; then
+	echo "$passed passed, $failed failed, $skipped skipped"
+else
+	echo "$passed passed, $failed failed"
+fi
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

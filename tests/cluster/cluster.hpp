@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// What all tests on the two-node cluster share: one lab for the whole run, with the module loaded on
+// both nodes, and short ways to move verified traffic between them. Every test starts on a cluster
+// without faults, and every test fails if a kernel complains.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "lab.hpp"
+
+namespace cluster
+{
+
+using lab::Duration;
+using lab::Lab;
+using lab::Result;
+
+/// The lab, booted by the first call.
+Lab &the_lab();
+/// Ends it.
+void end_lab();
+
+/// Path of something that was built.
+std::string built(const std::string &path);
+/// Loads the module on a node where it is not loaded.
+void load_module(int node);
+/// Unloads it. Returns what rmmod said.
+Result unload_module(int node);
+
+/// All modes, those with the reliability engine first.
+inline const std::vector<std::string> reliable_modes = {"uc-reliable", "ud-reliable", "rc-reliable"};
+inline const std::vector<std::string> native_modes = {"uc-native", "ud-native", "rc-native"};
+
+/// "uc-reliable" as the name of a test: "uc_reliable".
+std::string test_name(std::string text);
+
+class ClusterTest : public ::testing::Test
+{
+protected:
+	void SetUp() override;
+	void TearDown() override;
+
+	/// An ibrelk-perf server for all modes on node 2, started when it is first needed.
+	static void need_server();
+	static void stop_server();
+	/// Runs ibrelk-perf on node 1 against node 2 and expects it to succeed, verified.
+	static std::string perf(const std::string &arguments, double limit_s = 240);
+	/// The same, whatever comes of it.
+	static Result try_perf(const std::string &arguments, double limit_s = 240);
+	/// Sum of a counter over all paths of a node, from `ibrelk show paths --json`.
+	static long counter(int node, const std::string &name);
+
+	static Lab &lab()
+	{
+		return the_lab();
+	}
+};
+
+} // namespace cluster

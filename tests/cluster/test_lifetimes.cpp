@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// What happens when something ends that should not have: a process, a node, a link, a device, the
+// module. Whatever it is, it ends within seconds and without harm to others, and the next one works.
+#include "cluster.hpp"
+
+#include <fmt/format.h>
+
+namespace cluster
+{
+
+namespace
+{
+
+class Lifetimes : public ClusterTest
+{
+protected:
+	// Traffic that goes on until it is stopped.
+	static lab::Job endless(const std::string &mode, const std::string &size = "65536")
+	{
+		return lab().start(1, built("user/tools/ibrelk-perf") + " bandwidth 10.1.0.2 --iterations 100000000 --size " +
+					      size + " --timeout 600 --mode " + mode);
+	}
+
+	// Waits until @count more messages have arrived at node 2.
+	static void wait_for_traffic(long count = 20)
+	{
+		const long start = counter(2, "rx_segments");
+
+		for (int i = 0; i < 600; i++)
+			if (counter(2, "rx_segments") >= start + count)
+				return;
+		FAIL() << "no traffic arrives at node 2";
+	}
+
+	static void expect_working(const std::string &mode)
+	{
+		perf("bandwidth --iterations 20 --size 8,8192,65536 --mode " + mode);
+	}
+};
+
+TEST_F(Lifetimes, killed_sender)
+{
+	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable", "uc-native"}) {
+		need_server();
+		auto job = endless(mode);
+		wait_for_traffic();
+		job.kill(9);
+		EXPECT_EQ(job.wait(Duration(30)).status, 128 + 9);
+		/* A server that noticed is as good as one that serves on; a new one must work in any case. */
+		stop_server();
+		expect_working(mode);
+	}
+}
+
+TEST_F(Lifetimes, killed_receiver_is_an_error_for_the_sender)
+{
+	for (const auto &mode : {"uc-reliable", "ud-reliable"}) {
+		need_server();
+		auto job = endless(mode);
+		wait_for_traffic();
+		stop_server();
+		const Result result = job.wait(Duration(60));
+		EXPECT_NE(result.status, 0) << "the sender did not notice";
+		expect_working(mode);
+	}
+}
+
+TEST_F(Lifetimes, link_down_for_three_seconds)
+{
+	for (const auto &mode : {"uc-reliable", "ud-reliable"}) {
+		need_server();
+		auto job = lab().start(1, built("user/tools/ibrelk-perf") +
+			" bandwidth 10.1.0.2 --verify --iterations 3000 --size 16384 --timeout 60 --mode " + mode);
+		wait_for_traffic();
+		lab().link_down(1);
+		/* The condition is time itself: an outage of three seconds. */
+		lab().run_ok(2, "sleep 3");
+		lab().link_up(1);
+		const Result result = job.wait(Duration(240));
+		EXPECT_EQ(result.status, 0) << result.output;
+	}
+}
+
+TEST_F(Lifetimes, absent_peer_is_a_clear_error)
+{
+	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
+		/* No node has this address. */
+		Result result = try_perf(fmt::format("latency 10.1.0.77 --iterations 1 --size 8 --connect-timeout 20 --mode {}", mode));
+		EXPECT_NE(result.status, 0);
+		EXPECT_NE(result.output.find("10.1.0.77"), std::string::npos) << result.output;
+		/* The node is there, the endpoint is not. */
+		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 5 --mode {}", mode));
+		EXPECT_NE(result.status, 0);
+		EXPECT_NE(result.output.find("refused"), std::string::npos) << result.output;
+	}
+}
+
+TEST_F(Lifetimes, module_cannot_be_removed_while_open_and_can_afterwards)
+{
+	need_server();
+	auto job = endless("uc-reliable");
+	wait_for_traffic();
+	Result result = unload_module(1);
+	EXPECT_NE(result.status, 0);
+	EXPECT_NE(result.output.find("in use"), std::string::npos) << result.output;
+	job.kill(9);
+	job.wait(Duration(30));
+	/* Buffered sends may linger; they do not hold the module. */
+	result = unload_module(1);
+	EXPECT_EQ(result.status, 0) << result.output;
+	load_module(1);
+	expect_working("uc-reliable");
+	expect_working("ud-reliable");
+}
+
+TEST_F(Lifetimes, device_removal_under_load)
+{
+	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
+		need_server();
+		auto job = endless(mode);
+		wait_for_traffic();
+		lab().run_ok(1, "rdma link del rxe0");
+		const Result result = job.wait(Duration(60));
+		EXPECT_NE(result.status, 0) << "the sender did not notice that its device went away";
+		lab().run_ok(1, "rdma link add rxe0 type rxe netdev eth0");
+		lab().wait_until(1, built("user/tools/ibrelk") + " show ports | grep -q yes");
+		stop_server();
+		expect_working(mode);
+	}
+}
+
+TEST_F(Lifetimes, crashed_peer_comes_back)
+{
+	need_server();
+	expect_working("uc-reliable");
+	expect_working("ud-reliable");
+	auto job = endless("uc-reliable");
+	wait_for_traffic();
+	stop_server();
+	job.kill(9);
+	job.wait(Duration(30));
+	lab().reboot(2);
+	load_module(2);
+	expect_working("uc-reliable");
+	expect_working("ud-reliable");
+}
+
+} // namespace
+
+} // namespace cluster

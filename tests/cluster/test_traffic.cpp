@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Traffic in every mode: sizes across every boundary, both doors, and every kind of fault on the wire.
+// Each byte of each message is compared with what was sent.
+#include "cluster.hpp"
+
+namespace cluster
+{
+
+namespace
+{
+
+// Around: nothing, the payload that travels in the header's buffer, one packet, the eager threshold, two
+// fragments of a rendezvous, one window of a transfer, and two.
+constexpr const char *boundary_sizes =
+	"0,1,167,168,169,4007,4008,4009,8016,8191,8192,8193,65536,2097151,2097152,2097153,4194305";
+
+class Modes : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+};
+
+TEST_P(Modes, sizes_across_every_boundary)
+{
+	perf("bandwidth --iterations 3 --warmup 0 --mode " + GetParam() + " --size " + boundary_sizes);
+}
+
+TEST_P(Modes, ping_pong_and_both_directions)
+{
+	perf("latency --iterations 100 --size 8,4096,65536 --mode " + GetParam());
+	perf("bibandwidth --mixed --iterations 200 --size 16384 --mode " + GetParam());
+}
+
+TEST_P(Modes, both_doors)
+{
+	perf("rate --iterations 500 --size 8 --door ioctl --mode " + GetParam());
+	perf("rate --iterations 500 --size 8 --door uring --mode " + GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Modes, ::testing::ValuesIn([] {
+	auto modes = reliable_modes;
+	modes.insert(modes.end(), native_modes.begin(), native_modes.end());
+	return modes;
+}()),
+	[](const auto &info) { return test_name(info.param); });
+
+struct Fault {
+	const char *name;
+	const char *netem;
+};
+
+class Faults : public ClusterTest, public ::testing::WithParamInterface<std::tuple<std::string, Fault>>
+{
+};
+
+TEST_P(Faults, every_message_arrives_once_and_in_order)
+{
+	const auto &[mode, fault] = GetParam();
+
+	/* Connect first: the connection manager repeats a lost datagram only after seconds. */
+	perf("latency --iterations 2 --size 8 --mode " + mode);
+	lab().set_fault(1, fault.netem);
+	lab().set_fault(2, fault.netem);
+	perf("bibandwidth --mixed --iterations 300 --size 32768 --mode " + mode);
+	perf("latency --iterations 50 --size 8 --mode " + mode);
+}
+
+INSTANTIATE_TEST_SUITE_P(Wire, Faults,
+	::testing::Combine(::testing::Values("uc-reliable", "ud-reliable"),
+		::testing::Values(Fault{"loss_1", "loss 1%"}, Fault{"loss_5", "loss 5%"},
+			Fault{"duplication", "duplicate 5%"}, Fault{"reordering", "delay 2ms reorder 30% 50%"},
+			Fault{"corruption", "corrupt 1%"},
+			Fault{"everything", "loss 2% duplicate 2% delay 1ms 1ms corrupt 0.5%"})),
+	[](const auto &info) {
+		return test_name(std::get<0>(info.param) + "_" + std::get<1>(info.param).name);
+	});
+
+class NativeLoss : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+};
+
+// Messages may be missing, and are counted; what arrives is whole and right, and nothing hangs.
+TEST_P(NativeLoss, what_arrives_is_right_and_what_is_missing_is_counted)
+{
+	perf("latency --iterations 2 --size 8 --mode " + GetParam());
+	lab().set_fault(1, "loss 5%");
+	lab().set_fault(2, "loss 5%");
+	const std::string out = perf("bandwidth --iterations 300 --size 64,8192,65536 --mode " + GetParam());
+
+	EXPECT_EQ(out.find("WRONG"), std::string::npos) << out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NativeLoss, ::testing::Values("uc-native", "ud-native"),
+	[](const auto &info) { return test_name(info.param); });
+
+class Large : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+};
+
+TEST_P(Large, one_gibibyte)
+{
+	perf("bandwidth --iterations 1 --warmup 0 --size 1G --mode " + GetParam(), 900);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Large, ::testing::ValuesIn(reliable_modes),
+	[](const auto &info) { return test_name(info.param); });
+
+class Cluster : public ClusterTest
+{
+};
+
+TEST_F(Cluster, many_processes_share_a_path)
+{
+	need_server();
+	std::vector<lab::Job> jobs;
+
+	for (int i = 0; i < 6; i++)
+		jobs.push_back(lab().start(1, built("user/tools/ibrelk-perf") +
+			" bandwidth 10.1.0.2 --verify --mixed --iterations 100 --size 20000 --timeout 60 --mode " +
+			reliable_modes[i % 2] + " --seed " + std::to_string(i)));
+	for (auto &job : jobs) {
+		const Result result = job.wait(Duration(240));
+		EXPECT_EQ(result.status, 0) << result.output;
+	}
+}
+
+TEST_F(Cluster, same_node_and_self)
+{
+	for (const auto &mode : reliable_modes) {
+		for (const char *ends : {"127.0.0.1 127.0.0.1", "10.1.0.1 10.1.0.1"}) {
+			const Result result = try_perf("bandwidth --self " + std::string(ends) +
+				" --verify --iterations 50 --size 8,8192,100000 --mode " + mode);
+			EXPECT_EQ(result.status, 0) << result.output;
+		}
+	}
+}
+
+} // namespace
+
+} // namespace cluster

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Installs the Debian packages that building and testing ibrelk need, and is quick when they are there.
+set -eu
+
+packages="build-essential ca-certificates cmake ninja-build pkg-config clang-format clang-tidy sparse
+	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils
+	qemu-system-x86 busybox-static iproute2
+	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
+	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest gnuplot-nox"
+
+missing=
+for package in $packages; do
+	dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+		missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	echo "missing packages, install them as root (sudo make deps):$missing" >&2
+	exit 1
+fi
+echo "installing:$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o DPkg::Lock::Timeout=600 -q update >&2
+# shellcheck disable=SC2086
+apt-get -o DPkg::Lock::Timeout=600 -q -y install --no-install-recommends $missing >&2

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// The doors: batches and commands with everything that can be wrong, limits, and what must come out.
+#include "abi.hpp"
+
+namespace abi
+{
+namespace
+{
+
+// ---- the doors -----------------------------------------------------------------------------------
+
+DOOR_TEST(submit__bad_batches)
+{
+	Node node;
+	int fd = node.endpoint.get();
+	std::uint32_t max = query(node.device.get()).batch_max;
+	std::vector<Command> commands(max + 1, nop());
+	std::uint64_t good = address_of(commands.data());
+
+	KTAP_EQUAL(submit_raw(door, fd, good, 0), -EINVAL);
+	KTAP_EQUAL(submit_raw(door, fd, good, max + 1), -EINVAL);
+	KTAP_EQUAL(submit_raw(door, fd, good, ~0u), -EINVAL);
+	KTAP_EQUAL(submit_raw(door, fd, good, 1, 1), -EINVAL);
+	KTAP_EQUAL(submit_raw(door, fd, good, 1, 1u << 31), -EINVAL);
+	for (std::uint64_t bad :
+		{std::uint64_t{0}, hole(), kernel_address, ~std::uint64_t{0}, ~std::uint64_t{0} - 95})
+		KTAP_EQUAL(submit_raw(door, fd, bad, 1), -EFAULT);
+	expect_silence(node.ring);
+}
+
+KTAP_TEST(submit__bad_pointer_to_itself)
+{
+	Node node;
+
+	for (std::uint64_t bad : {std::uint64_t{0}, hole(), kernel_address})
+		KTAP_EQUAL(control(node.endpoint.get(), IBRELK_IOC_SUBMIT, pointer_to(bad)), -EFAULT);
+}
+
+DOOR_TEST(submit__largest_batch)
+{
+	Node node(2048);
+	std::uint32_t max = query(node.device.get()).batch_max;
+	std::vector<Command> commands;
+
+	for (std::uint32_t i = 0; i < max; i++)
+		commands.push_back(nop(i));
+	KTAP_EQUAL(submit(door, node.endpoint.get(), commands), max);
+	for (std::uint32_t i = 0; i < max; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion && completion->user_data == i);
+	}
+}
+
+// Commands up to the edge of what can be read are accepted, wherever a copy in pieces would end.
+DOOR_TEST(submit__array_ends_in_a_hole)
+{
+	Node node;
+
+	for (std::size_t fit = 0; fit < 20; fit++) {
+		Pages pages(2 * page_size());
+		std::byte *start = pages.data() + page_size() - fit * sizeof(Command);
+
+		KTAP_REQUIRE_EQUAL(::mprotect(pages.data() + page_size(), page_size(), PROT_NONE), 0);
+		for (std::size_t i = 0; i < fit; i++) {
+			Command command = nop(i);
+
+			std::memcpy(start + i * sizeof(Command), &command, sizeof(command));
+		}
+		KTAP_EQUAL(submit_raw(door, node.endpoint.get(), address_of(start), 20),
+			fit ? static_cast<int>(fit) : -EFAULT);
+		for (std::size_t i = 0; i < fit; i++)
+			expect(node.ring, i, 0);
+		expect_silence(node.ring);
+	}
+}
+
+DOOR_TEST(submit__nop)
+{
+	Node node;
+	Command silent = nop(2);
+
+	silent.flags = IBRELK_CMD_NO_SUCCESS;
+	KTAP_EQUAL(submit(door, node.endpoint.get(), {nop(1), silent, nop(~0ull)}), 3);
+
+	auto completion = node.ring.next();
+
+	KTAP_REQUIRE(completion.has_value());
+	KTAP_EQUAL(completion->user_data, 1);
+	KTAP_EQUAL(completion->status, 0);
+	KTAP_EQUAL(completion->opcode, IBRELK_OP_NOP);
+	KTAP_EQUAL(completion->flags, 0);
+	KTAP_EQUAL(completion->endpoint, node.address.endpoint);
+	KTAP_EQUAL(completion->peer, IBRELK_PEER_ANY);
+	expect(node.ring, ~0ull, 0);
+	expect_silence(node.ring);
+}
+
+DOOR_TEST(submit__wrong_commands)
+{
+	Node node;
+	int fd = node.endpoint.get();
+	std::array<std::byte, 64> data{};
+	const Command base_nop = nop(), base_cancel = cancel(99);
+	const Command base_send = send(node.self, data.data(), data.size(), 1);
+	const Command base_recv = recv(data.data(), data.size(), 1);
+	struct Case {
+		const char *what;
+		int error;
+		Command command;
+	};
+	std::vector<Case> wrong;
+	auto add = [&](const char *what, int error, Command command,
+			   const std::function<void(Command &)> &change) {
+		change(command);
+		wrong.push_back({what, error, command});
+	};
+
+	for (const Command &base : {base_nop, base_send, base_recv, base_cancel}) {
+		add("reserved0", EINVAL, base, [](auto &c) { c.reserved0 = 1; });
+		add("region", EINVAL, base, [](auto &c) { c.region = 1; });
+		add("remote_addr", EINVAL, base, [](auto &c) { c.remote_addr = 1; });
+		add("remote_key", EINVAL, base, [](auto &c) { c.remote_key = 1ull << 63; });
+		add("reserved[0]", EINVAL, base, [](auto &c) { c.reserved[0] = 1; });
+		add("reserved[1]", EINVAL, base, [](auto &c) { c.reserved[1] = 1ull << 63; });
+		add("level 4", EINVAL, base, [](auto &c) { c.level = IBRELK_LEVEL_MATCHED + 1; });
+		add("level 255", EINVAL, base, [](auto &c) { c.level = 255; });
+		add("iovec", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_IOVEC; });
+		add("region flag", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_REGION; });
+		for (unsigned bit = 5; bit < 16; bit++)
+			add("unknown flag", EINVAL, base, [=](auto &c) { c.flags |= 1u << bit; });
+	}
+	for (unsigned opcode = IBRELK_OP_PROBE; opcode <= IBRELK_OP_ATOMIC; opcode++)
+		add("later opcode", EOPNOTSUPP, base_nop, [=](auto &c) { c.opcode = opcode; });
+	for (unsigned opcode = IBRELK_OP_ATOMIC + 1; opcode < 256; opcode++)
+		add("no opcode", EINVAL, base_nop, [=](auto &c) { c.opcode = opcode; });
+	for (const Command &base : {base_nop, base_recv, base_cancel}) {
+		add("level of no send", EINVAL, base, [](auto &c) { c.level = IBRELK_LEVEL_BUFFERED; });
+		add("immediate of no send", EINVAL, base, [](auto &c) { c.immediate = 1; });
+		add("immediate flag of no send", EINVAL, base,
+			[](auto &c) { c.flags |= IBRELK_CMD_IMMEDIATE; });
+	}
+	for (const Command &base : {base_nop, base_cancel}) {
+		add("peer", EINVAL, base, [](auto &c) { c.peer = IBRELK_PEER_ANY; });
+		add("length", EINVAL, base, [](auto &c) { c.length = 1; });
+		add("tag", EINVAL, base, [](auto &c) { c.tag = 1; });
+		add("ignore", EINVAL, base, [](auto &c) { c.ignore = 1; });
+		add("untagged", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_UNTAGGED; });
+	}
+	add("addr of a no-op", EINVAL, base_nop, [](auto &c) { c.addr = 1; });
+	for (const Command &base : {base_send, base_recv}) {
+		add("too long", EINVAL, base,
+			[&](auto &c) { c.length = query(node.device.get()).message_max + 1; });
+		add("much too long", EINVAL, base, [](auto &c) { c.length = ~0ull; });
+		add("tag of untagged", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_UNTAGGED; });
+		add("unknown peer", ENOENT, base, [](auto &c) { c.peer = 123456789; });
+		add("no memory there", EFAULT, base, [](auto &c) { c.addr = 0; });
+		add("kernel memory", EFAULT, base, [](auto &c) { c.addr = kernel_address; });
+		add("beyond the end", EFAULT, base, [](auto &c) { c.addr = ~0ull - 8; });
+		add("wraps around", EFAULT, base, [](auto &c) { c.addr = ~0ull, c.length = 1 << 20; });
+	}
+	add("ignore of a send", EINVAL, base_send, [](auto &c) { c.ignore = 1; });
+	add("send to any", EINVAL, base_send, [](auto &c) { c.peer = IBRELK_PEER_ANY; });
+	add("immediate without its flag", EINVAL, base_send, [](auto &c) { c.immediate = 1; });
+	add("ignore of untagged", EINVAL, base_recv, [](auto &c) {
+		c.flags |= IBRELK_CMD_UNTAGGED;
+		c.tag = 0;
+		c.ignore = 1;
+	});
+
+	for (const auto &item : wrong) {
+		bool right = ktap::equal(
+			__FILE__, __LINE__, "result alone", submit(door, fd, item.command), -item.error);
+
+		// Behind others it ends the batch, and what comes after it is not looked at.
+		right &= ktap::equal(__FILE__, __LINE__, "result as second",
+			submit(door, fd, {nop(), item.command, nop()}), 1);
+		if (!right)
+			ktap::note("opcode ", int{item.command.opcode}, ", wrong: ", item.what);
+		expect(node.ring, 0, 0);
+		KTAP_EQUAL(node.ring.tail(), node.ring.head);
+	}
+	expect_silence(node.ring);
+}
+
+DOOR_TEST(submit__bad_buffers)
+{
+	Node node;
+	int fd = node.endpoint.get();
+	const std::size_t page = page_size();
+
+	for (std::size_t pages : {1ul, 2ul, 3ul, 4ul, 513ul, 1024ul, 1100ul}) {
+		std::size_t bytes = pages * page;
+		Pages read_only(bytes, PROT_READ), nothing(bytes, PROT_NONE), cut(bytes + page);
+		std::byte *middle = cut.data() + (pages > 512 ? (pages - 1) * page : 0);
+
+		KTAP_EQUAL(submit(door, fd, recv(read_only.data(), bytes, 1)), -EFAULT);
+		KTAP_EQUAL(submit(door, fd, recv(nothing.data(), bytes, 1)), -EFAULT);
+		KTAP_EQUAL(submit(door, fd, send(node.self, nothing.data(), bytes, 1)), -EFAULT);
+		if (pages > 1024)
+			continue; // beyond two windows a hole is found later
+		KTAP_REQUIRE_EQUAL(::mprotect(middle, page, PROT_NONE), 0);
+		KTAP_EQUAL(submit(door, fd, recv(cut.data() + 1, bytes, 1)), -EFAULT);
+		KTAP_EQUAL(submit(door, fd, send(node.self, cut.data() + 1, bytes, 1)), -EFAULT);
+	}
+	expect_silence(node.ring);
+}
+
+DOOR_TEST(submit__receives_up_to_the_limit)
+{
+	Node node(64, [](auto &create) { create.recvs = 4; });
+	int fd = node.endpoint.get();
+	std::array<std::byte, 64> data{};
+	std::vector<Command> commands(6, recv(data.data(), data.size(), 1, 5));
+
+	KTAP_EQUAL(submit(door, fd, commands), 4);
+	KTAP_EQUAL(submit(door, fd, commands), 0);
+	KTAP_EQUAL(submit(door, fd, {nop(6), commands[0]}), 1);
+	expect(node.ring, 6, 0);
+	KTAP_EQUAL(submit(door, fd, cancel(5, 7)), 1);
+	for (int i = 0; i < 4; i++)
+		expect(node.ring, 5, -ECANCELED);
+
+	auto completion = node.ring.next();
+
+	KTAP_REQUIRE(completion.has_value());
+	KTAP_EQUAL(completion->user_data, 7);
+	KTAP_EQUAL(completion->status, 0);
+	KTAP_EQUAL(completion->length, 4);
+	KTAP_EQUAL(submit(door, fd, commands), 4);
+	KTAP_EQUAL(submit(door, fd, cancel(4, 8)), 1);
+	expect(node.ring, 8, -ENOENT);
+}
+
+DOOR_TEST(submit__sends_up_to_the_limit)
+{
+	Node node(64, [](auto &create) { create.sends = 2; });
+	int fd = node.endpoint.get();
+	std::array<std::byte, 64> data{};
+	Command waits = send(node.self, data.data(), data.size(), 1, 1);
+
+	waits.level = IBRELK_LEVEL_MATCHED;
+	KTAP_EQUAL(submit(door, fd, {waits, waits, waits}), 2);
+	KTAP_EQUAL(submit(door, fd, waits), 0);
+	KTAP_EQUAL(submit(door, fd,
+			   {recv(data.data(), data.size(), 1, 2), recv(data.data(), data.size(), 1, 2)}),
+		2);
+
+	unsigned sent = 0, received = 0;
+
+	for (int i = 0; i < 4; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+		sent += completion->user_data == 1;
+		received += completion->user_data == 2;
+	}
+	KTAP_EQUAL(sent, 2);
+	KTAP_EQUAL(received, 2);
+	KTAP_EQUAL(submit(door, fd, waits), 1);
+}
+
+DOOR_TEST(submit__many_receives)
+{
+	Node node(256);
+	std::uint32_t max = query(node.device.get()).batch_max;
+	std::array<std::byte, 64> data{};
+	std::vector<Command> batch(max, recv(data.data(), data.size(), 1, 3));
+	std::uint32_t posted = 0;
+
+	while (posted < 65536) {
+		batch.resize(std::min(max, 65536 - posted));
+
+		int accepted = submit(door, node.endpoint.get(), batch);
+
+		KTAP_REQUIRE(accepted > 0);
+		posted += static_cast<std::uint32_t>(accepted);
+	}
+	KTAP_REQUIRE_EQUAL(submit(door, node.endpoint.get(), cancel(3, 4)), 1);
+	for (std::uint32_t i = 0; i < posted; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion && completion->user_data == 3 && completion->status == -ECANCELED);
+	}
+	expect(node.ring, 4, 0);
+}
+
+DOOR_TEST(submit__message_to_itself)
+{
+	Node node;
+	int fd = node.endpoint.get();
+
+	for (std::size_t bytes : {0ul, 1ul, 4096ul, 8192ul, 8193ul, 3ul << 20}) {
+		auto sent = pattern(bytes, static_cast<std::uint32_t>(bytes));
+		std::vector<std::uint8_t> got(bytes + 1, 0xee);
+		Command message = send(node.self, sent.data(), bytes, 9, 1);
+
+		message.flags = IBRELK_CMD_IMMEDIATE;
+		message.immediate = ~bytes;
+		message.level = IBRELK_LEVEL_DELIVERED;
+		KTAP_REQUIRE_EQUAL(submit(door, fd, {recv(got.data(), bytes, 9, 2), message}), 2);
+		for (int i = 0; i < 2; i++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+			KTAP_EQUAL(completion->length, bytes);
+			KTAP_EQUAL(completion->tag, 9);
+			if (completion->user_data != 2)
+				continue;
+			KTAP_EQUAL(completion->opcode, IBRELK_OP_RECV);
+			KTAP_EQUAL(completion->flags, IBRELK_CQE_IMMEDIATE);
+			KTAP_EQUAL(completion->immediate, ~bytes);
+		}
+		KTAP_EQUAL(got[bytes], 0xee);
+		got.resize(bytes);
+		KTAP_CHECK(got == sent);
+	}
+	expect_silence(node.ring);
+}
+
+KTAP_TEST(submit__receive_too_short)
+{
+	Node node;
+	int fd = node.endpoint.get();
+
+	for (std::size_t bytes : {100ul, 100'000ul}) {
+		auto sent = pattern(bytes, 1);
+		std::vector<std::uint8_t> got(bytes, 0xee);
+		std::size_t fits = bytes / 3;
+
+		KTAP_REQUIRE_EQUAL(
+			submit(Door::ioctl, fd,
+				{recv(got.data(), fits, 1, 2), send(node.self, sent.data(), bytes, 1, 1)}),
+			2);
+		for (int i = 0; i < 2; i++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, completion->user_data == 2 ? -EMSGSIZE : 0);
+			KTAP_EQUAL(completion->length, bytes);
+		}
+		KTAP_CHECK(std::equal(
+			got.begin(), got.begin() + static_cast<std::ptrdiff_t>(fits), sent.begin()));
+		KTAP_CHECK(std::all_of(got.begin() + static_cast<std::ptrdiff_t>(fits), got.end(),
+			[](auto byte) { return byte == 0xee; }));
+	}
+}
+
+// ---- what only io_uring can do -------------------------------------------------------------------
+
+KTAP_TEST(uring__wrong_entries)
+{
+	Node node;
+	Uring uring;
+	Command command = nop(1);
+	std::uint64_t address = address_of(&command);
+
+	uring.command(node.endpoint.get(), address, 1)->cmd_op = IBRELK_IOC_PEER_ADD;
+	uring.submit();
+	KTAP_EQUAL(uring.result(), -ENOTTY);
+	uring.command(node.endpoint.get(), address, 1)->cmd_op = 0;
+	uring.submit();
+	KTAP_EQUAL(uring.result(), -ENOTTY);
+	for (int fd : {node.device.get(), node.ring.fd.get()}) {
+		uring.command(fd, address, 1);
+		uring.submit();
+		KTAP_EQUAL(uring.result(), -EOPNOTSUPP);
+	}
+	// Fixed buffers are not for us, registered or not.
+	uring.command(node.endpoint.get(), address, 1)->rw_flags = 1;
+	uring.submit();
+	KTAP_CHECK(uring.result() < 0);
+	expect_silence(node.ring);
+}
+
+KTAP_TEST(uring__chains_go_on)
+{
+	Node node;
+	Uring uring;
+	const std::array<Command, 6> commands = {nop(1), nop(2), nop(3), nop(4), nop(5), nop(6)};
+
+	for (std::size_t i = 0; i < 3; i++) {
+		io_uring_sqe *sqe = uring.command(node.endpoint.get(), address_of(&commands[2 * i]), 2);
+
+		if (i < 2)
+			sqe->flags |= IOSQE_IO_LINK;
+	}
+	uring.submit();
+	for (int i = 0; i < 3; i++)
+		KTAP_EQUAL(uring.result(), 2);
+	for (std::uint64_t i = 1; i <= 6; i++)
+		expect(node.ring, i, 0);
+}
+
+KTAP_TEST(uring__from_a_worker)
+{
+	Node node;
+	Uring uring;
+	std::array<std::uint8_t, 64> got{};
+	auto sent = pattern(64, 3);
+	const std::array<Command, 2> commands = {
+		recv(got.data(), got.size(), 1, 1), send(node.self, sent.data(), sent.size(), 1, 2)};
+
+	uring.command(node.endpoint.get(), address_of(commands.data()), 2)->flags |= IOSQE_ASYNC;
+	uring.submit();
+	KTAP_EQUAL(uring.result(), 2);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+	}
+	KTAP_CHECK(std::equal(got.begin(), got.end(), sent.begin()));
+}
+
+KTAP_TEST(uring__by_a_polling_thread)
+{
+	Node node;
+	Uring uring(16, IORING_SETUP_SQPOLL);
+	std::array<std::uint8_t, 64> got{};
+	const std::array<Command, 2> commands = {nop(1), recv(got.data(), got.size(), 1, 2)};
+
+	uring.command(node.endpoint.get(), address_of(commands.data()), 2);
+	uring.submit();
+	KTAP_EQUAL(uring.result(), 2);
+	expect(node.ring, 1, 0);
+}
+
+KTAP_TEST(uring__no_polled_completion)
+{
+	Node node;
+	Uring uring(16, IORING_SETUP_IOPOLL);
+	Command command = nop(1);
+	io_uring_cqe *cqe = nullptr;
+	auto give_up = Clock::now() + std::chrono::seconds(20);
+
+	uring.command(node.endpoint.get(), address_of(&command), 1);
+	uring.submit();
+	while (::io_uring_peek_cqe(&uring.ring, &cqe) && Clock::now() < give_up)
+		std::this_thread::yield();
+	KTAP_REQUIRE(cqe);
+	KTAP_EQUAL(cqe->res, -EOPNOTSUPP);
+	expect_silence(node.ring);
+}
+
+KTAP_TEST(uring__full_is_no_error)
+{
+	Node node(64, [](auto &create) { create.recvs = 1; });
+	Uring uring;
+	std::array<std::byte, 8> data{};
+	const std::array<Command, 2> commands = {recv(data.data(), 8, 1, 1), recv(data.data(), 8, 1, 2)};
+
+	// The second entry finds it full; the third, behind it in the queue, must not overtake anything.
+	for (int i = 0; i < 3; i++)
+		uring.command(node.endpoint.get(), address_of(commands.data()), 2);
+	uring.submit();
+	KTAP_EQUAL(uring.result(), 1);
+	KTAP_EQUAL(uring.result(), 0);
+	KTAP_EQUAL(uring.result(), 0);
+}
+
+// ---- many at once, and anything at all -----------------------------------------------------------
+
+DOOR_TEST(threads__on_one_endpoint)
+{
+	constexpr unsigned threads = 4, batches = 200, batch = 8;
+	Node node(64);
+	std::vector<std::thread> submitters;
+	std::array<std::uint64_t, threads> seen{};
+	std::atomic<unsigned> wrong = 0;
+
+	for (std::uint64_t thread = 0; thread < threads; thread++)
+		submitters.emplace_back([&, thread] {
+			std::uint64_t next = 0;
+
+			while (next < batches * batch) {
+				std::vector<Command> commands;
+
+				for (std::uint64_t i = next;
+					i < std::min<std::uint64_t>(next + batch, batches * batch); i++)
+					commands.push_back(nop(thread << 32 | i));
+
+				int accepted = submit(door, node.endpoint.get(), commands);
+
+				if (accepted < 0) {
+					wrong++;
+					return;
+				}
+				next += static_cast<std::uint64_t>(accepted);
+			}
+		});
+	for (unsigned i = 0; i < threads * batches * batch && !wrong; i++) {
+		auto completion = node.ring.next();
+
+		if (!completion) {
+			wrong++;
+			break;
+		}
+
+		std::uint64_t thread = completion->user_data >> 32;
+
+		if (thread >= threads || (completion->user_data & 0xffffffff) != seen[thread]++) {
+			wrong++;
+			break;
+		}
+	}
+	for (auto &submitter : submitters)
+		submitter.join();
+	KTAP_EQUAL(wrong.load(), 0);
+	KTAP_EQUAL(node.ring.wait(1, 0), 0);
+}
+
+DOOR_TEST(random__commands)
+{
+	const char *given = std::getenv("IBRELK_SEED");
+	std::uint32_t seed =
+		given ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 0)) : std::random_device()();
+	std::mt19937 random(seed);
+	auto pick = [&](std::uint64_t limit) {
+		return random() % limit;
+	};
+
+	ktap::note("IBRELK_SEED=", seed);
+
+	Node node(32);
+	Pages memory(4 << 20);
+	const std::array<std::uint64_t, 6> addresses = {address_of(memory.data()),
+		address_of(memory.data()) + 4095, address_of(memory.data()) + (3 << 20), 0, hole(),
+		kernel_address};
+	const std::array<std::uint64_t, 8> lengths = {0, 1, 64, 4096, 8193, 100'000, 1 << 20, ~0ull};
+	const std::array<int, 6> allowed = {EINVAL, EFAULT, ENOENT, EOPNOTSUPP, ENOMEM, EHOSTUNREACH};
+
+	for (int round = 0; round < 1500; round++) {
+		std::vector<Command> commands(1 + pick(12));
+
+		for (auto &command : commands) {
+			command = {};
+			command.opcode = static_cast<std::uint8_t>(pick(5));
+			command.level = static_cast<std::uint8_t>(pick(8) ? 0 : pick(5));
+			command.flags = static_cast<std::uint16_t>(pick(4) ? 0 : pick(16));
+			command.peer = pick(3) ? node.self
+				: pick(2)      ? IBRELK_PEER_ANY
+					       : static_cast<std::uint32_t>(random());
+			command.addr = addresses[pick(pick(4) ? 3 : addresses.size())];
+			command.length = lengths[pick(pick(8) ? 5 : lengths.size())];
+			command.tag = pick(4);
+			command.ignore = pick(2) ? 0 : pick(4);
+			command.immediate = pick(8) ? 0 : random();
+			if (!pick(3)) { // as a program would fill it in
+				command.immediate = 0;
+				command.flags &= IBRELK_CMD_NO_SUCCESS;
+				command.ignore = command.opcode == IBRELK_OP_RECV ? command.ignore : 0;
+				command.level = 0;
+			}
+			if (!pick(50))
+				reinterpret_cast<std::uint8_t *>(&command)[pick(sizeof(command))] ^= 1u
+					<< pick(8);
+		}
+
+		int result = submit(door, node.endpoint.get(), commands);
+
+		if (result < 0 && std::find(allowed.begin(), allowed.end(), -result) == allowed.end()) {
+			ktap::fail(__FILE__, __LINE__, "unexpected error " + std::to_string(-result));
+			return;
+		}
+		KTAP_REQUIRE(result <= static_cast<int>(commands.size()));
+		while (node.ring.next(0))
+			;
+	}
+}
+
+} // namespace
+} // namespace abi

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Lets the n-th allocation (and the n-th copy from or to user memory) of a whole life with ibrelk fail,
+// for n = 1, 2 ... until none is left to fail: rings, endpoints, peers, messages by both protocols,
+// statistics, the end. Every call must succeed or give a clean error, and every command that was
+// accepted must be answered. The kernel's own checks (KASAN, lockdep, kmemleak) look for the rest.
+//
+// Talks to the module without the library, whose own allocations are none of our business. Needs a
+// kernel with CONFIG_FAULT_INJECTION_DEBUG_FS and root; see Documentation/fault-injection there.
+
+#include <fcntl.h>
+#include <ibrelk/uapi.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+constexpr std::uint64_t wait_ns = 10'000'000'000;
+constexpr int faults_max = 100'000;
+int nth_file = -1;
+int faults = 0;
+
+[[noreturn]] void fail(const char *what, int error)
+{
+	std::printf("failnth: fault %d: %s: %s\n", faults, what, std::strerror(error));
+	std::exit(1);
+}
+
+// An injected fault shows as one of these; anything else is an error that blames the wrong thing.
+bool clean(int error)
+{
+	return error == ENOMEM || error == EFAULT || error == ENFILE || error == EMFILE;
+}
+
+// Return: the call succeeded.
+bool check(const char *what, long result)
+{
+	if (result >= 0)
+		return true;
+	if (!clean(errno))
+		fail(what, errno);
+	return false;
+}
+
+class descriptor {
+public:
+	descriptor() = default;
+	explicit descriptor(int fd) : fd_(fd) {}
+	descriptor(const descriptor &) = delete;
+	descriptor &operator=(const descriptor &) = delete;
+	~descriptor() { reset(-1); }
+	void reset(int fd)
+	{
+		if (fd_ >= 0)
+			close(fd_);
+		fd_ = fd;
+	}
+	[[nodiscard]] int get() const { return fd_; }
+
+private:
+	int fd_ = -1;
+};
+
+class ring {
+public:
+	ring() = default;
+	ring(const ring &) = delete;
+	ring &operator=(const ring &) = delete;
+	~ring()
+	{
+		if (header_ != nullptr)
+			munmap(header_, bytes_);
+	}
+
+	bool open(int device)
+	{
+		ibrelk_ring_create create{};
+
+		create.entries = 16;
+		if (!check("ring create", ioctl(device, IBRELK_IOC_RING_CREATE, &create)))
+			return false;
+		fd_.reset(create.fd);
+		void *map = mmap(nullptr, create.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, create.fd, 0);
+		if (map == MAP_FAILED)
+			return check("ring mmap", -1);
+		header_ = static_cast<ibrelk_ring_header *>(map);
+		bytes_ = create.map_bytes;
+		return true;
+	}
+
+	// The next completion's status. The wait itself may be what fails.
+	int next()
+	{
+		ibrelk_ring_wait wait{.count = 1, .flags = 0, .timeout_ns = wait_ns, .busy_poll_ns = 0};
+
+		while (__atomic_load_n(&header_->tail, __ATOMIC_ACQUIRE) == header_->head) {
+			const int ready = ioctl(fd_.get(), IBRELK_IOC_RING_WAIT, &wait);
+
+			check("ring wait", ready);
+			if (ready == 0)
+				fail("an accepted command was never answered", ETIMEDOUT);
+		}
+		const auto *entries = reinterpret_cast<const ibrelk_completion *>(
+			reinterpret_cast<const char *>(header_) + header_->entries_offset);
+		const int status = entries[header_->head % header_->entries].status;
+
+		__atomic_store_n(&header_->head, header_->head + 1, __ATOMIC_RELEASE);
+		return status;
+	}
+
+	[[nodiscard]] int fd() const { return fd_.get(); }
+
+private:
+	descriptor fd_;
+	ibrelk_ring_header *header_ = nullptr;
+	std::size_t bytes_ = 0;
+};
+
+bool open_endpoint(int device, int ring, descriptor &endpoint, ibrelk_addr &addr)
+{
+	ibrelk_endpoint_create create{};
+
+	create.mode = IBRELK_MODE_UD_RELIABLE;
+	create.send_ring = ring;
+	create.recv_ring = ring;
+	create.local.gid[10] = create.local.gid[11] = 0xff;
+	create.local.gid[12] = 127;
+	create.local.gid[15] = 1;
+	if (!check("endpoint create", ioctl(device, IBRELK_IOC_ENDPOINT_CREATE, &create)))
+		return false;
+	endpoint.reset(create.fd);
+	addr = create.local;
+	return true;
+}
+
+// Return: it was accepted.
+bool submit(int endpoint, ibrelk_command command)
+{
+	ibrelk_submit submit{};
+
+	submit.commands = reinterpret_cast<std::uintptr_t>(&command);
+	submit.count = 1;
+	return check("submit", ioctl(endpoint, IBRELK_IOC_SUBMIT, &submit));
+}
+
+void expect_answer(const char *what, int status)
+{
+	if (status != 0 && !clean(-status))
+		fail(what, -status);
+}
+
+// One message. Its buffers are checked if nothing failed.
+void exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uint32_t peer, std::size_t size)
+{
+	// Static, so that the buffers are there before allocations begin to fail.
+	static std::vector<unsigned char> from(5 << 20, 0x5a), to(5 << 20);
+	ibrelk_command send{}, recv{};
+
+	std::memset(to.data(), 0, size);
+	recv.opcode = IBRELK_OP_RECV;
+	recv.peer = IBRELK_PEER_ANY;
+	recv.addr = reinterpret_cast<std::uintptr_t>(to.data());
+	recv.length = size;
+	send.opcode = IBRELK_OP_SEND;
+	send.peer = peer;
+	send.addr = reinterpret_cast<std::uintptr_t>(from.data());
+	send.length = size;
+	if (!submit(receiver, recv))
+		return;
+	if (submit(sender, send)) {
+		const int sent = from_ring.next();
+		const int received = to_ring.next();
+
+		expect_answer("send", sent);
+		expect_answer("receive", received);
+		if (received == 0 && std::memcmp(from.data(), to.data(), size) != 0)
+			fail("data is wrong", EIO);
+		return;
+	}
+	ibrelk_command cancel{};
+
+	cancel.opcode = IBRELK_OP_CANCEL;
+	if (submit(receiver, cancel)) {
+		to_ring.next();
+		to_ring.next();
+	}
+}
+
+void live()
+{
+	descriptor device(open(IBRELK_DEVICE_PATH, O_RDWR | O_CLOEXEC));
+	ring rings[2];
+	descriptor endpoint[2];
+	ibrelk_addr addr[2];
+	ibrelk_query query{};
+	ibrelk_peer peer{};
+
+	if (!check("open", device.get()))
+		return;
+	check("query", ioctl(device.get(), IBRELK_IOC_QUERY, &query));
+	for (int i = 0; i < 2; i++)
+		if (!rings[i].open(device.get()) ||
+		    !open_endpoint(device.get(), rings[i].fd(), endpoint[i], addr[i]))
+			return;
+	peer.addr = addr[1];
+	if (!check("peer add", ioctl(endpoint[0].get(), IBRELK_IOC_PEER_ADD, &peer)))
+		return;
+	for (const std::size_t size : {0, 100, 8000, 100'000, 5 << 20})
+		exchange(endpoint[0].get(), endpoint[1].get(), rings[0], rings[1], peer.handle, size);
+
+	std::array<ibrelk_path_info, 8> paths{};
+	ibrelk_dump dump{};
+
+	dump.kind = IBRELK_DUMP_PATHS;
+	dump.buffer = reinterpret_cast<std::uintptr_t>(paths.data());
+	dump.entry_bytes = sizeof(paths[0]);
+	dump.entries = paths.size();
+	check("dump", ioctl(device.get(), IBRELK_IOC_DUMP, &dump));
+}
+
+void put(const char *path, const char *value)
+{
+	const int fd = open(path, O_WRONLY);
+
+	if (fd < 0 || write(fd, value, std::strlen(value)) < 0) {
+		std::printf("failnth: %s: %s\n", path, std::strerror(errno));
+		std::exit(4);
+	}
+	close(fd);
+}
+
+void arm(int nth)
+{
+	std::array<char, 16> text{};
+	const int length = std::snprintf(text.data(), text.size(), "%d", nth);
+
+	if (pwrite(nth_file, text.data(), length, 0) != length)
+		fail("arming", errno);
+}
+
+// Return: the armed fault has happened.
+bool happened()
+{
+	std::array<char, 16> text{};
+
+	if (pread(nth_file, text.data(), text.size() - 1, 0) < 0) {
+		// The copy to this very buffer was the n-th thing: all before it went well.
+		if (errno != EFAULT)
+			fail("reading", errno);
+		return false;
+	}
+	return std::atoi(text.data()) == 0;
+}
+
+} // namespace
+
+int main()
+{
+	put("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
+	put("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
+	put("/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem", "N");
+	// Reports of every fault would take longer than all the rest.
+	put("/sys/kernel/debug/failslab/verbose", "0");
+	put("/sys/kernel/debug/fail_page_alloc/verbose", "0");
+	put("/sys/kernel/debug/fail_usercopy/verbose", "0");
+	nth_file = open("/proc/self/fail-nth", O_RDWR);
+	if (nth_file < 0)
+		fail("/proc/self/fail-nth", errno);
+	live();		// makes the path and all that the C library wants once
+	for (faults = 1; faults < faults_max; faults++) {
+		arm(faults);
+		live();
+		const bool done = !happened();
+		arm(0);
+		if (done)
+			break;
+	}
+	live();
+	std::printf("failnth: %d faults, one at a time, all clean\n", faults - 1);
+	return faults > 50 && faults < faults_max ? 0 : 1;
+}
