@@ -105,7 +105,8 @@ static int ibr_command_nop(struct ibr_endpoint *endpoint, const struct ibrelk_co
 }
 
 /* Return: 0 accepted; 1 no room now; -errno wrong. */
-static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
+static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
+			      struct ibr_path **undriven)
 {
 	int error = ibr_command_check(command);
 
@@ -113,7 +114,7 @@ static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk
 		return error;
 	switch (command->opcode) {
 	case IBRELK_OP_SEND:
-		return ibr_endpoint_send(endpoint, command);
+		return ibr_endpoint_send(endpoint, command, undriven);
 	case IBRELK_OP_RECV:
 		return ibr_endpoint_recv(endpoint, command);
 	case IBRELK_OP_CANCEL:
@@ -127,6 +128,7 @@ int ibr_command_batch(struct ibr_endpoint *endpoint, const struct ibrelk_command
 		      u32 count)
 {
 	struct ibrelk_command chunk[CHUNK];
+	struct ibr_path *undriven = NULL;
 	u32 accepted = 0;
 	int error = 0;
 
@@ -141,7 +143,7 @@ int ibr_command_batch(struct ibr_endpoint *endpoint, const struct ibrelk_command
 		bytes -= copy_from_user(chunk, commands + accepted, bytes);
 		got = bytes / sizeof(chunk[0]);
 		for (i = 0; i < got && !error; i++) {
-			error = ibr_command_accept(endpoint, &chunk[i]);
+			error = ibr_command_accept(endpoint, &chunk[i], &undriven);
 			if (!error)
 				accepted++;
 		}
@@ -153,8 +155,7 @@ int ibr_command_batch(struct ibr_endpoint *endpoint, const struct ibrelk_command
 		cond_resched();
 	}
 
-	if (accepted)
-		ibr_endpoint_flush(endpoint);
+	ibr_endpoint_flush(undriven);
 	ibr_umem_flush();
 	if (accepted)
 		return accepted;

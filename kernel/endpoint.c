@@ -69,7 +69,7 @@ static int endpoint_check(struct ibrelk_endpoint_create *create)
 	    create->recvs > IBR_RECVS_MAX || create->unexpected_bytes > UNEXPECTED_MAX ||
 	    (create->unexpected_bytes && create->unexpected_bytes < UNEXPECTED_MIN))
 		return -EINVAL;
-	if (ibr_mode_native(create->mode) && !ibr_allow_native)
+	if (ibr_mode_native(create->mode) && !READ_ONCE(ibr_allow_native))
 		return -EPERM;
 	if (ibr_gid_loopback(create->local.gid)) {
 		modes = ~0u;
@@ -352,7 +352,8 @@ err_free:
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
-int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
+int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
+		      struct ibr_path **undriven)
 {
 	struct ibr_contact *contact;
 	struct ibr_outflow *flow;
@@ -371,7 +372,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (IS_ERR(send)) {
 		ret = PTR_ERR(send);
 	} else {
-		ret = ibr_outflow_queue(flow, send);
+		ret = ibr_outflow_queue(flow, send, undriven);
 		if (ret)
 			ibr_send_discard(send);
 	}
@@ -412,33 +413,42 @@ int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command
 int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
 {
 	struct ibr_recv_result cancelled = { .status = -ECANCELED, .source = IBRELK_PEER_ANY };
-	struct ibrelk_completion done = {
-		.user_data = command->user_data,
-		.opcode = IBRELK_OP_CANCEL,
-		.endpoint = endpoint->id,
-		.peer = IBRELK_PEER_ANY,
-	};
-	struct match_recv *posted;
+	struct ibrelk_completion *done;
+	struct ibr_ring_entry *entry;
+	struct match_recv *posted, *next;
+	LIST_HEAD(found);
 
 	if (!ibr_ring_has_room(endpoint->recv_ring))
 		return 1;
-	for (;;) {
-		spin_lock_bh(&endpoint->lock);
-		posted = match_cancel(&endpoint->match, command->addr);
-		spin_unlock_bh(&endpoint->lock);
-		if (!posted)
-			break;
+	/* What the user will be told is reserved before anything is done. */
+	entry = ibr_ring_entry_alloc();
+	if (!entry)
+		return -ENOMEM;
+	done = &entry->completion;
+	memset(done, 0, sizeof(*done));
+	done->user_data = command->user_data;
+	done->opcode = IBRELK_OP_CANCEL;
+	done->endpoint = endpoint->id;
+	done->peer = IBRELK_PEER_ANY;
+	spin_lock_bh(&endpoint->lock);
+	done->length = match_cancel_all(&endpoint->match, command->addr, &found);
+	spin_unlock_bh(&endpoint->lock);
+	list_for_each_entry_safe(posted, next, &found, links.all)
 		ibr_recv_complete(container_of(posted, struct ibr_recv, match), &cancelled);
-		done.length++;
-	}
-	done.status = done.length ? 0 : -ENOENT;
-	if (done.status || !(command->flags & IBRELK_CMD_NO_SUCCESS))
-		ibr_ring_write(endpoint->recv_ring, &done);
+	done->status = done->length ? 0 : -ENOENT;
+	if (!done->status && command->flags & IBRELK_CMD_NO_SUCCESS)
+		entry->release(entry);
+	else
+		ibr_ring_complete(endpoint->recv_ring, entry);
 	return 0;
 }
 
-void ibr_endpoint_flush(struct ibr_endpoint *endpoint)
+void ibr_endpoint_flush(struct ibr_path *undriven)
 {
+	if (!undriven)
+		return;
+	ibr_path_drive(undriven);
+	ibr_path_put(undriven);
 }
 
 int ibr_endpoint_peer_add(struct ibr_endpoint *endpoint, struct ibrelk_peer *peer)
@@ -501,6 +511,7 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 		spin_unlock_bh(&endpoint->lock);
 		info->counters.tx_messages = atomic64_read(&endpoint->tx_messages);
 		info->counters.tx_bytes = atomic64_read(&endpoint->tx_bytes);
+		info->counters.bounced_bytes = atomic64_read(&endpoint->bounced_bytes);
 		info++;
 	}
 	mutex_unlock(&list_lock);

@@ -47,6 +47,7 @@ struct ibr_endpoint {
 	atomic_t recvs;			/* posted, or completed and not yet in the ring */
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
+	atomic64_t bounced_bytes;
 	struct work_struct free_work;
 	struct delayed_work linger_work;
 	u64 linger_until;
@@ -83,12 +84,17 @@ void ibr_endpoint_put(struct ibr_endpoint *endpoint);
  * Return: 0 accepted; 1 no room now (stop the batch, nothing happened); -errno wrong (nothing happened).
  * Context: process.
  */
-int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
+		      struct ibr_path **undriven);
 int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 
-/** ibr_endpoint_flush() - end of a batch: start the transmission of what was accepted. Context: process */
-void ibr_endpoint_flush(struct ibr_endpoint *endpoint);
+/**
+ * ibr_endpoint_flush() - end of a batch: start the transmission of what was put off
+ * @undriven: what ibr_endpoint_send() left: NULL, or a path with a reference. The sends of one batch to one
+ *	path are posted together, so that the adapter is told once. Context: process
+ */
+void ibr_endpoint_flush(struct ibr_path *undriven);
 
 int ibr_endpoint_peer_add(struct ibr_endpoint *endpoint, struct ibrelk_peer *peer);
 int ibr_endpoint_peer_query(struct ibr_endpoint *endpoint, struct ibrelk_peer *peer);

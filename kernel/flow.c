@@ -266,7 +266,7 @@ static int outflow_open(struct ibr_outflow *flow)
 /*
  * Queue a send. Takes over the caller's reference to @send. Return: 0, or -errno: nothing was queued. Context: process.
  */
-int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send)
+int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven)
 {
 	struct ibr_path *path = flow->path;
 	int ret = 0;
@@ -289,7 +289,12 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send)
 		if (list_empty(&flow->ready))
 			list_add_tail(&flow->ready, &path->ready);
 	}
-	ibr_path_drive_locked(path);
+	if (!*undriven) {
+		ibr_path_get(path);
+		*undriven = path;
+	} else if (*undriven != path) {
+		ibr_path_drive_locked(path);
+	}
 	spin_unlock_bh(&path->lock);
 	return 0;
 }

@@ -227,8 +227,14 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
  */
 struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_contact *contact);
 void ibr_outflow_put(struct ibr_outflow *flow);
-/** ibr_outflow_queue() - queue a send; on success takes over a reference to it. Return: 0 or -errno. Context: process */
-int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send);
+/**
+ * ibr_outflow_queue() - queue a send; on success takes over a reference to it
+ * @undriven: the path that the caller will drive at the end of its batch (set here, with a reference, if it is NULL);
+ *	sends on another path start at once
+ *
+ * Return: 0 or -errno. Context: process.
+ */
+int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven);
 /** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
 /** ibr_outflow_ask() - send the request of a flow that is opening (again). Return: 0 or -ENOMEM. Context: path->lock held */

@@ -75,6 +75,8 @@ static void recv_released(struct ibr_umem *umem)
 
 	if (umem->error && (!completion->status || completion->status == -EMSGSIZE))
 		completion->status = umem->error;
+	if (umem->bounced)
+		atomic64_add(umem->bounced, &recv->endpoint->bounced_bytes);
 	recv->entry.release = recv_entry_release;
 	if (recv->no_success && !completion->status)
 		recv_entry_release(&recv->entry);

@@ -139,6 +139,8 @@ static void send_umem_released(struct ibr_umem *umem)
 {
 	struct ibr_send *send = container_of(umem, struct ibr_send, umem);
 
+	if (umem->bounced)
+		atomic64_add(umem->bounced, &send->flow->endpoint->bounced_bytes);
 	ibr_send_complete(send, send->status);
 	ibr_send_put(send);
 }

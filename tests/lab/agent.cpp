@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // The lab's hand inside a guest. It is the guest's first process: started by
 // node-init.sh once the node is set up, it takes commands from the virtio serial
 // port, runs each as a job in the host's root file system, and sends back what

@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # First process of the benchmark node. The initramfs holds all there is. It joins two soft-RoCE devices by a veth pair, runs the
 # script, and sends what that says to the second serial port and its status and
 # results to the third, as an archive.

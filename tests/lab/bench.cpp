@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See bench.hpp.
+
 #include "bench.hpp"
 
 #include "report.hpp"
@@ -43,7 +47,7 @@ std::string quoted(const std::string &word)
 fs::path tool(const std::string &name)
 {
 	for (const auto *folder : {"/usr/bin", "/usr/sbin", "/bin", "/sbin"})
-		if (const auto path = fs::path(folder) / name; fs::exists(path))
+		if (fs::path path = fs::path(folder) / name; fs::exists(path))
 			return path;
 	throw Error(fmt::format("{} is not installed", name));
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // The second form of the lab: one node in which time is counted in instructions.
 // The emulator advances the guest's clock by 1 ns per instruction, so that two
 // runs of the same thing give the same numbers to the last bit, on any machine,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // The lab from the command line: one-off commands on a fresh cluster, an
 // interactive one, and deterministic benchmarks.
 
@@ -107,6 +109,7 @@ struct Run {
 		lab::Lab lab(common.options);
 		common.prepare(lab);
 		std::vector<std::pair<int, lab::Job>> jobs;
+		jobs.reserve(others.size() + 1);
 		for (const auto &[node, text] : others)
 			jobs.emplace_back(node, lab.start(node, text));
 		// The main command's end is the end of all.
@@ -120,6 +123,7 @@ struct Run {
 		};
 		std::mutex mutex; // keeps lines whole
 		std::vector<std::thread> printers;
+		printers.reserve(jobs.size());
 		const auto print = [&](int node, lab::Job &job) {
 			const std::string prefix = jobs.size() > 1 ? fmt::format("node{}| ", node) : "";
 			std::string line;

@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See initramfs.hpp.
+
 #include "initramfs.hpp"
 
 #include <algorithm>

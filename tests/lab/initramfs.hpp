@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // Makes the initial root file system of a guest, in memory.
 
 #pragma once

@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See lab.hpp.
+
 #include "lab.hpp"
 
 #include "node.hpp"

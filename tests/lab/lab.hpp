@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // A cluster to test in: nodes that run a stock Debian kernel in QEMU without
 // hardware virtualisation, joined by a virtual wire, each with soft-RoCE. A node
 // sees the host's files (its own changes to them vanish with it), so what was

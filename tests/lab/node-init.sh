@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # First process of a lab node, run by busybox from the initramfs. It mounts the
 # host's root over 9p, read-only, with a throw-away writable layer above, brings
 # up the network and soft-RoCE, and becomes the lab's agent. /lab/config holds
@@ -65,7 +67,7 @@ hostname "node$NODE"
 echo "node$NODE" >/host/etc/hostname
 cat /lab/hosts >/host/etc/hosts
 
-for setting in kernel.hung_task_timeout_secs=60 kernel.panic=-1 kernel.panic_on_oops=0 \
+for setting in kernel.hung_task_timeout_secs=60 kernel.panic_on_oops=0 \
 	net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.eth0.accept_dad=0; do
 	sysctl -qw $setting 2>/dev/null || echo "node-init: no $setting"
 done

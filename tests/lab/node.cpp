@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See node.hpp.
+
 #include "node.hpp"
 
 #include "report.hpp"
@@ -28,7 +32,7 @@ constexpr std::size_t output_bytes_max = std::size_t{64} << 20;
 // Emulated processors share one clock. A guest that has little of the host's
 // time is no reason to report a stall.
 const std::string kernel_parameters =
-	"console=ttyS0 loglevel=5 tsc=reliable rcupdate.rcu_cpu_stall_timeout=60 ";
+	"console=ttyS0 loglevel=5 panic=-1 tsc=reliable rcupdate.rcu_cpu_stall_timeout=60 ";
 
 // A guest that takes no command for this long is as good as dead.
 constexpr int send_seconds_max = 20;
@@ -152,7 +156,8 @@ void Node::launch()
 		"-device virtio-serial-pci "
 		"-chardev socket,id=agent,fd={} -device virtserialport,chardev=agent,name={} "
 		"-netdev dgram,id=wire,local.type=fd,local.str={} "
-		"-device virtio-net-pci,id=nic,netdev=wire,mac={},host_mtu=9000,romfile=",
+		"-device "
+		"virtio-net-pci,id=nic,netdev=wire,mac={},host_mtu=9000,speed=10000,duplex=full,romfile=",
 		options_.cpus, options_.memory_mb, initramfs.fd(), console_inner.fd(), monitor_inner.fd(),
 		agent_inner.fd(), protocol::port_name, wire_.descriptor(number_), Wire::mac(number_)));
 	command.insert(

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // One node of a lab: the emulator process, the agent in the guest that it talks
 // to, and the jobs that run there. Part of the lab library's inside; lab.hpp is
 // what tests use.

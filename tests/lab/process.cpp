@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See process.hpp.
+
 #include "process.hpp"
 
 #include <cerrno>
@@ -18,6 +22,22 @@
 
 namespace lab
 {
+
+namespace
+{
+
+// As exec() wants it; points into the command.
+std::vector<char *> argument_vector(const std::vector<std::string> &command)
+{
+	std::vector<char *> argv;
+	argv.reserve(command.size() + 1);
+	for (const auto &word : command)
+		argv.push_back(const_cast<char *>(word.c_str()));
+	argv.push_back(nullptr);
+	return argv;
+}
+
+} // namespace
 
 File::~File()
 {
@@ -65,10 +85,7 @@ std::pair<File, File> File::socket_pair(int type)
 
 Child::Child(const std::vector<std::string> &command, const std::vector<int> &passed_on, int error_fd)
 {
-	std::vector<char *> argv;
-	for (const auto &word : command)
-		argv.push_back(const_cast<char *>(word.c_str()));
-	argv.push_back(nullptr);
+	std::vector<char *> argv = argument_vector(command);
 
 	const pid_t parent = getpid();
 	pid_ = fork();
@@ -129,10 +146,7 @@ std::string output_of(const std::vector<std::string> &command)
 	if (pipe2(ends, O_CLOEXEC) != 0)
 		throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
 	File ours(ends[0]), theirs(ends[1]);
-	std::vector<char *> argv;
-	for (const auto &word : command)
-		argv.push_back(const_cast<char *>(word.c_str()));
-	argv.push_back(nullptr);
+	std::vector<char *> argv = argument_vector(command);
 	const pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

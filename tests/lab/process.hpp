@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // File descriptors and child processes that clean up after themselves.
 
 #pragma once

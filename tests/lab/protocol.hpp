@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // The conversation between the lab on the host and its agent in a guest: frames
 // over a virtio serial port. Both are built from this file and run on one
 // machine, so numbers travel in its own byte order. A frame belongs to a job,

@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See report.hpp.
+
 #include "report.hpp"
 
 #include <array>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // Recognises what a kernel prints when something is wrong with it.
 
 #pragma once

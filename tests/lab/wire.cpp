@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See wire.hpp.
+
 #include "wire.hpp"
 
 #include <cerrno>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
 // The Ethernet between the nodes of a lab.
 
 #pragma once

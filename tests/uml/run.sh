@@ -176,7 +176,8 @@ smp=
 [ "$cpus" = 1 ] || smp=ncpus=$cpus
 # Console 0 takes the kernel's messages and console 1 the command's output. No
 # panic= parameter: UML "reboots" by starting over, for ever. The parameters
-# are words without quotes inside, so splitting them is right.
+# are words without quotes inside, so splitting them is right. What the kernel
+# takes for a stall must be more than a busy machine can cause.
 # shellcheck disable=SC2086
 (
 	ulimit -c 0
@@ -187,7 +188,8 @@ smp=
 		root=/dev/root rootfstype=hostfs rootflags=/ ro \
 		init="$work/init" ibrelk_work="$work" \
 		ignore_loglevel log_buf_len=8M oops=panic \
-		kasan_multi_shot hung_task_panic=0 $append
+		kasan_multi_shot watchdog_thresh=30 workqueue.watchdog_thresh=60 \
+		rcupdate.rcu_cpu_stall_timeout=60 $append
 ) </dev/null >>"$work/console" 2>&1 &
 uml=$!
 

@@ -69,10 +69,17 @@ check param    1   "5 passed, 1 failed, 0 skipped" "FAIL  number 2"
 check skip     0   "5 passed, 0 failed, 1 skipped" "skip  middle.*asked"
 check noplan   1   "7 passed, 0 failed, 0 skipped" "noplan: has no plan"
 check short    1   "7 passed, 0 failed, 0 skipped" "short: planned 2 results, gave 1"
-check nothing  1   "0 passed, 0 failed, 0 skipped" "no tests ran" --filter nothing
 check noload   120 "0 passed, 0 failed, 0 skipped" "a module did not load"
 check kasan    120 "$failed" "BUG: KASAN: slab-use-after-free in"
-check atomic   120 "$all" "BUG: sleeping function\|BUG: scheduling while atomic"
+case $(cat "$kernel/release") in
+6.1.*)
+	# KUnit does not filter modules' suites, and UML sees no atomic sections.
+	;;
+*)
+	check nothing  1   "0 passed, 0 failed, 0 skipped" "no tests ran" --filter nothing
+	check atomic   120 "$all" "BUG: sleeping function\|BUG: scheduling while atomic"
+	;;
+esac
 check deadlock 120 "$all" "possible circular locking dependency"
 check leak     120 "$all" "kmemleak: .* leaked objects"
 check odebug   120 "$all" "ODEBUG: free active"

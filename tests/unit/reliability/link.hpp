@@ -1,6 +1,6 @@
 // Two engines joined by a simulated link in virtual time, with the owners that real ones have: queues of what
-// is to be sent, repeats before new things, a timer that may be late. The link loses, duplicates, reorders and
-// delays as its settings say. What must hold at every step is checked here; a broken rule throws Broken.
+// is to be sent, repeats before new things, a timer that may be late. The link loses, duplicates, reorders
+// and delays as its settings say. What must hold at every step is checked here; a broken rule throws Broken.
 
 #pragma once
 
@@ -16,9 +16,12 @@
 #include "side.hpp"
 
 // splitmix64: small, and the same everywhere.
-class Random {
+class Random
+{
 public:
-	explicit Random(u64 seed) : state_(seed) {}
+	explicit Random(u64 seed) : state_(seed)
+	{
+	}
 
 	u64 next()
 	{
@@ -45,7 +48,8 @@ private:
 	u64 state_;
 };
 
-class Broken : public std::runtime_error {
+class Broken : public std::runtime_error
+{
 public:
 	using std::runtime_error::runtime_error;
 };
@@ -59,13 +63,14 @@ inline void require(bool holds, const char *rule)
 // How one direction of the link treats packets.
 struct Weather {
 	u64 delay_ns = 10 * us;
-	u64 jitter_ns = 0;      // added at random, so packets overtake one another
-	u64 serial_ns = 0;      // time that each packet occupies the wire
-	u32 loss = 0;           // per million, as the rest
-	u32 control_loss = 0;   // of ACK and PROBE packets, beyond that
+	u64 jitter_ns = 0;    // added at random, so packets overtake one another
+	u64 serial_ns = 0;    // time that each packet occupies the wire
+	u32 loss = 0;         // per million, as the rest
+	u32 control_loss = 0; // of ACK and PROBE packets, beyond that
 	u32 duplicate = 0;
-	u32 straggle = 0;       // takes up to 20 times as long
-	u32 refuse = 0;         // the receiver cannot keep a new packet
+	u32 straggle = 0; // takes up to 20 times as long
+	u32 replay = 0;   // a packet of any age comes once more
+	u32 refuse = 0;   // the receiver cannot keep a new packet
 };
 
 struct Message {
@@ -97,19 +102,20 @@ struct End {
 	std::set<u32> received, received_unreliable;
 	std::multimap<u64, uintptr_t> plan; // what to submit, by time
 	Weather weather;                    // of what this end sends
+	std::vector<Packet> captured;       // for replay
 	u64 wire_free_ns = 0;
 	u64 timer_late_ns = 0;
 	u64 timer_at = REL_TIME_NEVER;
-	u32 batch = 1;             // packets taken in before the owner replies
+	u32 batch = 1; // packets taken in before the owner replies
 	u32 unanswered = 0;
-	u64 woken_ns = 0;          // when the timer last fired,
-	u32 woken = 0;             // and how often at that time
-	u64 packets = 0;           // with frames
-	u64 controls = 0;          // without
-	u64 delivered = 0;         // messages, first time
-	u64 unacked = 0;           // reliable ones
-	u32 replies = 0;           // so many messages are answered with one each,
-	u64 think_ns = 0;          // after this time
+	u64 woken_ns = 0;  // when the timer last fired,
+	u32 woken = 0;     // and how often at that time
+	u64 packets = 0;   // with frames
+	u64 controls = 0;  // without
+	u64 delivered = 0; // messages, first time
+	u64 unacked = 0;   // reliable ones
+	u32 replies = 0;   // so many messages are answered with one each,
+	u64 think_ns = 0;  // after this time
 
 	static End &of(rel_conn *conn)
 	{
@@ -117,12 +123,15 @@ struct End {
 	}
 };
 
-class Link {
+class Link
+{
 public:
 	Link(const rel_config &left, const rel_config &right, u64 seed) : random(seed)
 	{
 		static const rel_ops ops = {
-			[](rel_conn *conn, void *cookie) { End::of(conn).link->acked(End::of(conn), id_of(cookie)); },
+			[](rel_conn *conn, void *cookie) {
+				End::of(conn).link->acked(End::of(conn), id_of(cookie));
+			},
 			[](rel_conn *conn, void *cookie, rel_cause) {
 				End::of(conn).link->lost(End::of(conn), id_of(cookie));
 			},
@@ -139,7 +148,7 @@ public:
 	u64 now = 77 * ms;
 	End ends[2];
 	Random random;
-	std::vector<std::pair<u64, u64>> outages; // nothing gets through from, to
+	std::vector<std::pair<u64, u64>> outages;                   // nothing gets through from, to
 	std::function<bool(const End &from, const Packet &)> drops; // loses this packet
 
 	void plan(End &end, u64 at, rel_kind kind)
@@ -183,9 +192,8 @@ public:
 		for (End &end : ends) {
 			require(rel_in_flight(&end.conn) == 0, "nothing is in flight at the end");
 			require(rel_silence_ns(&end.conn, now) == 0, "nothing is waited for at the end");
-			rel_conn_drain(&end.conn, [](rel_conn *, void *) {
-				throw Broken("no cookie is left at the end");
-			});
+			rel_conn_drain(&end.conn,
+				[](rel_conn *, void *) { throw Broken("no cookie is left at the end"); });
 		}
 	}
 
@@ -368,6 +376,14 @@ private:
 				delay += random.upto(19 * weather.delay_ns);
 			under_way_.insert({end.wire_free_ns + delay, {1 - end.index, packet}});
 		}
+		if (!weather.replay)
+			return;
+		end.captured.push_back(packet);
+		if (random.chance(weather.replay)) {
+			const Packet &old = end.captured[random.upto(end.captured.size() - 1)];
+
+			under_way_.insert({end.wire_free_ns + weather.delay_ns, {1 - end.index, old}});
+		}
 	}
 
 	void receive(End &end, const Packet &packet)
@@ -411,10 +427,10 @@ private:
 		require(sender.in_flight ? sender.flight.word[0] & 1 : sender.floor == sender.next,
 			"the floor is the oldest in flight");
 		require(end.conn.timer_ns[REL_TIMER_TAIL] == REL_TIME_NEVER ||
-			end.conn.timer_ns[REL_TIMER_RTO] == REL_TIME_NEVER,
+				end.conn.timer_ns[REL_TIMER_RTO] == REL_TIME_NEVER,
 			"tail probe and time-out exclude one another");
 		require(!sender.in_flight || end.conn.timer_ns[REL_TIMER_TAIL] != REL_TIME_NEVER ||
-			end.conn.timer_ns[REL_TIMER_RTO] != REL_TIME_NEVER,
+				end.conn.timer_ns[REL_TIMER_RTO] != REL_TIME_NEVER,
 			"a timer runs while something is in flight");
 		require(sender.in_flight + sender.repeats <= end.conn.config.window_pkts,
 			"repeats are bounded by the window");

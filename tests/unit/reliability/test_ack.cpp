@@ -2,7 +2,8 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 rel_config config_pair(bool native = false)
 {
@@ -36,8 +37,8 @@ TEST(rel_ack_fill, says_all_that_was_received)
 	EXPECT_EQ(header.version, WIRE_VERSION);
 	EXPECT_EQ(header.type, WIRE_PACKET_ACK);
 	EXPECT_EQ(le32_to_cpu(header.ack), n + 1);
-	EXPECT_EQ(le64_to_cpu(header.sack[0]), 1ull | 1ull << 63);   // n + 2 and n + 65
-	EXPECT_EQ(le64_to_cpu(header.sack[1]), 1ull | 1ull << 61);   // n + 66 and n + 127
+	EXPECT_EQ(le64_to_cpu(header.sack[0]), 1ull | 1ull << 63); // n + 2 and n + 65
+	EXPECT_EQ(le64_to_cpu(header.sack[1]), 1ull | 1ull << 61); // n + 66 and n + 127
 	EXPECT_EQ(le16_to_cpu(header.ack_delay), 77u);
 	EXPECT_EQ(le32_to_cpu(header.credit), n + 128 + 128);
 	EXPECT_EQ(number_of(header), side.start());
@@ -254,7 +255,8 @@ TEST(rel_ack_handle, every_distance_between_ack_and_floor)
 				}
 				for (u32 i = given_up; i < 64; i++)
 					expected += i < ack || i == ack + 1 + above;
-				ASSERT_EQ(side.acked.size(), expected) << given_up << " " << ack << " " << above;
+				ASSERT_EQ(side.acked.size(), expected)
+					<< given_up << " " << ack << " " << above;
 			}
 		}
 	}
@@ -296,7 +298,8 @@ TEST(rel_ack_handle, long_past)
 
 TEST(rel_ack_handle, in_every_type_of_packet)
 {
-	for (wire_packet_type type : {WIRE_PACKET_RELIABLE, WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
+	for (wire_packet_type type :
+		{WIRE_PACKET_RELIABLE, WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
 		rel_config config = config_usual();
 
 		config.native = true;
@@ -418,8 +421,8 @@ TEST(ack_policy, bidirectional_stream_within_the_rate_of_the_wire)
 	EXPECT_LE(link.ends[0].controls + link.ends[1].controls, 4u);
 }
 
-// Both ends are always blocked by their windows, and what is on its way carries an ACK that was made before it
-// queued: the worst case, in which ACKs must be sent, or both ends would wait for their timers.
+// Both ends are always blocked by their windows, and what is on its way carries an ACK that was made before
+// it queued: the worst case, in which ACKs must be sent, or both ends would wait for their timers.
 TEST(ack_policy, bidirectional_stream_beyond_the_rate_of_the_wire)
 {
 	Link link(config_pair(), config_pair(), 1);

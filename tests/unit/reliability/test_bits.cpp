@@ -4,7 +4,8 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 using Naive = std::bitset<128>;
 
@@ -16,8 +17,8 @@ Naive naive(const rel_bits &bits)
 // Random sets, and those at which words begin and end.
 std::vector<rel_bits> samples()
 {
-	std::vector<rel_bits> all = {{{0, 0}}, {{1, 0}}, {{0, 1}}, {{~0ull, 0}}, {{0, ~0ull}}, {{~0ull, ~0ull}},
-		{{1ull << 63, 0}}, {{0, 1ull << 63}}, {{~0ull, 1}}, {{~0ull >> 1, ~0ull}}};
+	std::vector<rel_bits> all = {{{0, 0}}, {{1, 0}}, {{0, 1}}, {{~0ull, 0}}, {{0, ~0ull}},
+		{{~0ull, ~0ull}}, {{1ull << 63, 0}}, {{0, 1ull << 63}}, {{~0ull, 1}}, {{~0ull >> 1, ~0ull}}};
 	Random random(1);
 
 	for (int i = 0; i < 20; i++)
@@ -30,7 +31,8 @@ std::vector<rel_bits> samples()
 TEST(bits, up_and_down__by_any_count)
 {
 	for (const rel_bits &bits : samples()) {
-		for (u32 by : {0u, 1u, 31u, 63u, 64u, 65u, 127u, 128u, 129u, 1000u, 0x80000000u, 0xffffffffu}) {
+		for (u32 by :
+			{0u, 1u, 31u, 63u, 64u, 65u, 127u, 128u, 129u, 1000u, 0x80000000u, 0xffffffffu}) {
 			bool gone = by >= 128;
 
 			EXPECT_EQ(naive(rel_bits_up(bits, by)), gone ? Naive() : naive(bits) << by) << by;

@@ -4,7 +4,8 @@
 
 #include "side.hpp"
 
-namespace {
+namespace
+{
 
 void remember(rel_conn *conn, void *cookie)
 {
@@ -57,8 +58,9 @@ TEST(rel_conn_requeue, everything_is_lost_and_the_peer_is_asked)
 	side.now += 10 * us;
 	side.take(side.peer_ack(n + 1));
 	rel_conn_requeue(&side.conn, side.now);
-	EXPECT_EQ(side.lost, (std::vector<Side::Lost>{{2, REL_LOST_RESET}, {3, REL_LOST_RESET},
-				     {4, REL_LOST_RESET}, {5, REL_LOST_RESET}}));
+	EXPECT_EQ(side.lost,
+		(std::vector<Side::Lost>{
+			{2, REL_LOST_RESET}, {3, REL_LOST_RESET}, {4, REL_LOST_RESET}, {5, REL_LOST_RESET}}));
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RESET], 4u);
 	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
 
@@ -112,8 +114,8 @@ TEST(rel_conn_requeue, is_a_sign_of_life)
 	Side side;
 
 	side.send();
-	side.now += 500 * ms;
-	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 500 * ms);
+	side.now += 150 * ms;
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 150 * ms);
 	rel_conn_requeue(&side.conn, side.now);
 	side.send();
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 3 * ms), 3 * ms);

@@ -2,7 +2,8 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 rel_config config_credit(bool native, u16 ours, u16 peers)
 {
@@ -314,7 +315,9 @@ TEST(credit, native_stream_whose_data_is_all_lost)
 	config.peer_number_start = config.number_start;
 	Link link(config, config, 1);
 
-	link.drops = [](const End &from, const Packet &packet) { return from.index == 0 && packet.id; };
+	link.drops = [](const End &from, const Packet &packet) {
+		return from.index == 0 && packet.id;
+	};
 	link.plan(0, link.now, 100, REL_UNRELIABLE);
 	EXPECT_TRUE(link.run(link.now + 1000 * ms));
 	link.settle(link.now + 1000 * ms);

@@ -1,11 +1,12 @@
-// A peer that knows the secret and sends headers that no honest one would: whatever they say, nothing breaks, no
-// cookie is lost or given back twice, and the bounds hold. (ASan and UBSan watch.)
+// A peer that knows the secret and sends headers that no honest one would: whatever they say, nothing breaks,
+// no cookie is lost or given back twice, and the bounds hold. (ASan and UBSan watch.)
 
 #include <gtest/gtest.h>
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 // Numbers near to those that mean something, and far away.
 u32 number_drawn(Random &random, u32 near)
@@ -26,10 +27,10 @@ wire_header header_drawn(Random &random, const Side &side)
 	const rel_conn &conn = side.conn;
 
 	header.type = random.between(0, 5);
-	header.number = cpu_to_le32(number_drawn(random,
-		random.chance(500000) ? conn.receiver.cum : conn.receiver.unreliable_end));
-	header.ack = cpu_to_le32(number_drawn(random,
-		random.chance(500000) ? conn.sender.floor : conn.sender.next));
+	header.number = cpu_to_le32(number_drawn(
+		random, random.chance(500000) ? conn.receiver.cum : conn.receiver.unreliable_end));
+	header.ack = cpu_to_le32(
+		number_drawn(random, random.chance(500000) ? conn.sender.floor : conn.sender.next));
 	for (auto &word : header.sack)
 		word = random.chance(500000) ? 0 : cpu_to_le64(random.next() & random.next() & random.next());
 	header.credit = cpu_to_le32(number_drawn(random, conn.credit.limit));
@@ -88,9 +89,8 @@ void attack(u64 seed, bool native)
 		require(side.conn.receiver.pending < 10000, "pending is bounded");
 		require(rel_silence_ns(&side.conn, side.now) <= side.now, "silence is a time");
 	}
-	rel_conn_drain(&side.conn, [](rel_conn *conn, void *cookie) {
-		Side::of(conn).forgotten.push_back(id_of(cookie));
-	});
+	rel_conn_drain(&side.conn,
+		[](rel_conn *conn, void *cookie) { Side::of(conn).forgotten.push_back(id_of(cookie)); });
 
 	std::set<uintptr_t> back;
 

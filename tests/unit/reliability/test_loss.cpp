@@ -2,7 +2,8 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 using Losses = std::vector<Side::Lost>;
 
@@ -110,7 +111,8 @@ TEST(rel_loss_handle_reorder, oldest_first_and_no_more_than_that)
 
 	side.send_spaced(8, 1 * us);
 	side.now += 92 * us;
-	side.take(side.peer_ack(side.n + 1, {2, 4})); // cookies 5 and 7; 2, 3, 4 and 6 are missing, 8 is newer
+	side.take(
+		side.peer_ack(side.n + 1, {2, 4})); // cookies 5 and 7; 2, 3, 4 and 6 are missing, 8 is newer
 	EXPECT_TRUE(side.lost.empty()) << "two later arrivals";
 	side.now += 18 * us;
 	rel_handle_timeout(&side.conn, side.now);
@@ -133,7 +135,7 @@ TEST(rel_loss_handle_reorder, late_arrival_does_not_hide_what_is_newer)
 
 	side.send_spaced(4, 1 * us);
 	side.now = sent + 103 * us;
-	side.take(side.peer_ack(side.n, {2})); // the fourth
+	side.take(side.peer_ack(side.n, {2}));     // the fourth
 	side.take(side.peer_ack(side.n + 1, {1})); // the first, late
 	EXPECT_EQ(side.next_timeout(), sent + 1 * us + 100 * us + 25 * us);
 	side.run_timeout();
@@ -405,8 +407,9 @@ TEST(rel_loss_handle_rto, gives_everything_up_in_order)
 	side.run_timeout();
 	side.send();
 	side.run_timeout();
-	EXPECT_EQ(side.lost, (Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
-				     {3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
+	EXPECT_EQ(side.lost,
+		(Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
+			{3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
 	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
 	EXPECT_EQ(side.conn.sender.floor, side.conn.sender.next);
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "until something is sent again";
@@ -483,7 +486,8 @@ TEST(loss_recovery, lost_tail)
 
 			for (const Message &message : link.ends[0].messages)
 				last_ns = std::max(last_ns, message.delivered_ns);
-			// What a loss of one adds: 2.2 round trips and the ACK delay. RACK takes one more for the rest.
+			// What a loss of one adds: 2.2 round trips and the ACK delay. RACK takes one more for
+			// the rest.
 			u64 bound = (tail == 1 ? 22 : 32) * 2 * one_way_ns / 10 + 100 * us;
 
 			EXPECT_LE(last_ns - begin - one_way_ns, bound) << burst << " " << tail;

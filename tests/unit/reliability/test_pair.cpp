@@ -1,6 +1,6 @@
-// Two engines over a bad link, drawn from a seed: whatever the link does, nothing is acknowledged that was not
-// delivered, no number is delivered twice, all bounds hold, and once the link behaves all is delivered, without
-// anything left behind. IBRELK_SEED and IBRELK_SEEDS choose the first seed and how many.
+// Two engines over a bad link, drawn from a seed: whatever the link does, nothing is acknowledged that was
+// not delivered, no number is delivered twice, all bounds hold, and once the link behaves all is delivered,
+// without anything left behind. IBRELK_SEED and IBRELK_SEEDS choose the first seed and how many.
 
 #include <cstdlib>
 
@@ -8,7 +8,8 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 u64 from_environment(const char *name, u64 otherwise)
 {
@@ -25,7 +26,8 @@ u32 maybe(Random &random, u32 most)
 
 u32 number_drawn(Random &random)
 {
-	return random.chance(500000) ? 0u - static_cast<u32>(random.upto(300)) : static_cast<u32>(random.next());
+	return random.chance(500000) ? 0u - static_cast<u32>(random.upto(300))
+				     : static_cast<u32>(random.next());
 }
 
 Weather weather_drawn(Random &random)
@@ -39,6 +41,7 @@ Weather weather_drawn(Random &random)
 	weather.control_loss = maybe(random, 500000);
 	weather.duplicate = maybe(random, 100000);
 	weather.straggle = maybe(random, 50000);
+	weather.replay = maybe(random, 20000);
 	weather.refuse = maybe(random, 100000);
 	return weather;
 }
@@ -125,7 +128,8 @@ void run(u64 seed)
 		for (const Message &message : end.messages) {
 			require(message.kind == REL_UNRELIABLE || message.delivered, "reliable is reliable");
 			require(message.sent > 0, "all was sent");
-			require(message.kind == REL_RELIABLE || message.sent == 1, "native data is sent once");
+			require(message.kind == REL_RELIABLE || message.sent == 1,
+				"native data is sent once");
 		}
 	}
 	link.settle(link.now + 10000 * ms);

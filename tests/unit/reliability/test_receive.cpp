@@ -2,7 +2,8 @@
 
 #include "side.hpp"
 
-namespace {
+namespace
+{
 
 // What the next ACK would say, without sending it.
 u32 cum(const Side &side)
@@ -268,7 +269,9 @@ TEST(rel_commit, unreliable_counts_what_is_missing)
 {
 	Side side(config_native());
 	u32 n = side.peer_start();
-	auto packet = [&](u32 number) { return side.peer_header(WIRE_PACKET_UNRELIABLE, number); };
+	auto packet = [&](u32 number) {
+		return side.peer_header(WIRE_PACKET_UNRELIABLE, number);
+	};
 
 	EXPECT_EQ(side.take(packet(n)), REL_NEW);
 	EXPECT_EQ(side.take(packet(n)), REL_DUPLICATE);
@@ -289,7 +292,9 @@ TEST(rel_commit, unreliable_older_than_is_remembered)
 {
 	Side side(config_native());
 	u32 n = side.peer_start();
-	auto packet = [&](u32 number) { return side.peer_header(WIRE_PACKET_UNRELIABLE, number); };
+	auto packet = [&](u32 number) {
+		return side.peer_header(WIRE_PACKET_UNRELIABLE, number);
+	};
 
 	EXPECT_EQ(side.take(packet(n + 127)), REL_NEW);
 	side.polled();

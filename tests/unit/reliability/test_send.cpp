@@ -41,7 +41,8 @@ TEST(rel_can_send, span_of_numbers)
 	Side side(config);
 	u32 n = side.start();
 
-	// All but the first are acknowledged as soon as they are sent; RACK does not get the time to give it up.
+	// All but the first are acknowledged as soon as they are sent; RACK does not get the time to give it
+	// up.
 	side.send();
 	for (u32 i = 1; i < REL_SPAN_MAX; i++) {
 		ASSERT_TRUE(side.can_send()) << i;

@@ -5,12 +5,14 @@
 
 #include "link.hpp"
 
-namespace {
+namespace
+{
 
 constexpr u32 token = 0x12345678;
 constexpr u32 secret = 0x9abcdef0;
 
-// A packet under construction; the buffer is exactly as long as the packet, so that ASan sees each byte beyond.
+// A packet under construction; the buffer is exactly as long as the packet, so that ASan sees each byte
+// beyond.
 struct Draft {
 	wire_header header{};
 	std::vector<wire_frame> frames;
@@ -266,9 +268,9 @@ TEST(wire_parse, frame_types_flags_and_payload)
 		bool carries = type == WIRE_FRAME_EAGER || type == WIRE_FRAME_DATA;
 
 		for (int flags = 0; flags < 256; flags++) {
-			u8 allowed = type == WIRE_FRAME_EAGER ? message | WIRE_MSG_SYNC :
-				type == WIRE_FRAME_RTS        ? message :
-								0;
+			u8 allowed = type == WIRE_FRAME_EAGER ? message | WIRE_MSG_SYNC
+				: type == WIRE_FRAME_RTS      ? message
+							      : 0;
 			Draft draft = Draft().sound(type);
 
 			draft.frames.back().flags = flags;

@@ -126,7 +126,7 @@ int query(ibrelk_query *query)
 	return 0;
 }
 
-int create_ring(struct ibrelk_ring_create *create)
+int create_ring(ibrelk_ring_create *create)
 {
 	if (create->entries == 0 || create->entries > 65536 || create->flags)
 		return -EINVAL;
@@ -150,7 +150,7 @@ int create_ring(struct ibrelk_ring_create *create)
 	return 0;
 }
 
-int create_endpoint(struct ibrelk_endpoint_create *create)
+int create_endpoint(ibrelk_endpoint_create *create)
 {
 	auto send_ring = state.rings.find(create->send_ring);
 	auto recv_ring = state.rings.find(create->recv_ring);
@@ -408,7 +408,7 @@ int submit(int fd, std::uint64_t commands, std::uint32_t count, std::uint32_t fl
 	return accepted;
 }
 
-int ring_wait(std::unique_lock<std::mutex> &guard, int fd, const struct ibrelk_ring_wait *wait)
+int ring_wait(std::unique_lock<std::mutex> &guard, int fd, const ibrelk_ring_wait *wait)
 {
 	auto found = state.rings.find(fd);
 
@@ -544,13 +544,12 @@ int ioctl(int fd, unsigned long request, void *argument) noexcept
 	switch (request) {
 	case IBRELK_IOC_QUERY: return device ? query(static_cast<ibrelk_query *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_RING_CREATE:
-		return device ? create_ring(static_cast<struct ibrelk_ring_create *>(argument)) : -ENOTTY;
+		return device ? create_ring(static_cast<ibrelk_ring_create *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_ENDPOINT_CREATE:
-		return device ? create_endpoint(static_cast<struct ibrelk_endpoint_create *>(argument))
-			      : -ENOTTY;
+		return device ? create_endpoint(static_cast<ibrelk_endpoint_create *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_DUMP: return device ? dump(static_cast<ibrelk_dump *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_RING_WAIT:
-		return ring_wait(guard, fd, static_cast<const struct ibrelk_ring_wait *>(argument));
+		return ring_wait(guard, fd, static_cast<const ibrelk_ring_wait *>(argument));
 	case IBRELK_IOC_PEER_ADD: return peer_add(fd, static_cast<ibrelk_peer *>(argument));
 	case IBRELK_IOC_PEER_QUERY: return peer_query(fd, static_cast<ibrelk_peer *>(argument));
 	case IBRELK_IOC_SUBMIT: {

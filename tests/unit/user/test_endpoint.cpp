@@ -76,18 +76,18 @@ TEST_F(EndpointTest, create__errors)
 	ibrelk_endpoint_options options{};
 	ibrelk_endpoint *endpoint = nullptr;
 
-	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL); // no ring
+	EXPECT_EQ(ibrelk_endpoint_open(device->handle(), &options, &endpoint), -EINVAL); // no ring
 	options.send_ring = ring->handle();
 	options.reserved[2] = 1;
-	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL);
+	EXPECT_EQ(ibrelk_endpoint_open(device->handle(), &options, &endpoint), -EINVAL);
 	options.reserved[2] = 0;
 	options.mode = IBRELK_MODE_COUNT;
-	EXPECT_EQ(ibrelk_endpoint_create(device->handle(), &options, &endpoint), -EINVAL);
+	EXPECT_EQ(ibrelk_endpoint_open(device->handle(), &options, &endpoint), -EINVAL);
 	fake::behaviour().endpoint_error = EDQUOT;
 	EXPECT_EQ(ibrelk::Endpoint::create(*device, *ring).error(), EDQUOT);
 	fake::behaviour().endpoint_error = 0;
 	EXPECT_EQ(endpoint, nullptr);
-	ibrelk_endpoint_destroy(nullptr);
+	ibrelk_endpoint_close(nullptr);
 }
 
 TEST_F(EndpointTest, create__tells_address_and_mode)

@@ -67,7 +67,7 @@ void destroy(ibrelk_ring *ring)
 {
 	int fd = ring->fd;
 
-	ibrelk_ring_destroy(ring);
+	ibrelk_ring_close(ring);
 	::close(fd);
 }
 
@@ -211,9 +211,9 @@ TEST(ring_wait, no_system_call_when_enough_is_there)
 
 	fake::reset();
 	memory.produce(1);
-	EXPECT_EQ(ibrelk_ring_wait(ring, &wait), 1);
+	EXPECT_EQ(ibrelk_ring_wait_for(ring, &wait), 1);
 	wait = {2, 0, 0, 0, 0};
-	EXPECT_EQ(ibrelk_ring_wait(ring, &wait), 1);
+	EXPECT_EQ(ibrelk_ring_wait_for(ring, &wait), 1);
 	EXPECT_EQ(fake::calls().ring_wait, 0u);
 	destroy(ring);
 }
@@ -225,7 +225,7 @@ TEST(ring_wait, spins_until_time_is_up_or_something_comes)
 	ibrelk_wait_options wait{1, 0, 2'000'000, 2'000'000, 0};
 
 	fake::reset();
-	EXPECT_EQ(ibrelk_ring_wait(ring, &wait), 0);
+	EXPECT_EQ(ibrelk_ring_wait_for(ring, &wait), 0);
 	wait.timeout_ns = wait.spin_ns = IBRELK_NO_LIMIT;
 
 	std::thread producer([&] {
@@ -233,7 +233,7 @@ TEST(ring_wait, spins_until_time_is_up_or_something_comes)
 		memory.produce(1);
 	});
 
-	EXPECT_EQ(ibrelk_ring_wait(ring, &wait), 1);
+	EXPECT_EQ(ibrelk_ring_wait_for(ring, &wait), 1);
 	producer.join();
 	EXPECT_EQ(fake::calls().ring_wait, 0u);
 	destroy(ring);
@@ -246,7 +246,7 @@ TEST(ring_wait, wrong_options)
 
 	for (const ibrelk_wait_options &wait : {ibrelk_wait_options{0, 0, 0, 0, 0},
 		     ibrelk_wait_options{9, 0, 0, 0, 0}, ibrelk_wait_options{1, 1, 0, 0, 0}})
-		EXPECT_EQ(ibrelk_ring_wait(ring, &wait), -EINVAL);
+		EXPECT_EQ(ibrelk_ring_wait_for(ring, &wait), -EINVAL);
 	destroy(ring);
 }
 
