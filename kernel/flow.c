@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Flows: how the stream from one endpoint to another is opened, granted credit, and closed; and the
- * handles by which frames name the objects of a path. What flows through them is in eager.c and
+ * handles by which frames name the objects of a path. What flows through them is in send.c, message.c and
  * rendezvous.c.
  */
 #include <linux/jhash.h>
@@ -129,6 +129,7 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 	other = contact_find(endpoint, addr, learned);
 	if (!other) {
 		hlist_add_head(&contact->node, contact_bucket(endpoint, addr));
+		endpoint->flow_count++;
 		/* Into a reserved place, which takes no memory. */
 		xa_store_bh(&endpoint->contacts, contact->handle, contact, GFP_ATOMIC);
 	}

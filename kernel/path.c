@@ -227,23 +227,23 @@ out:
 static void path_connect_work(struct work_struct *work)
 {
 	struct ibr_path *path = container_of(to_delayed_work(work), struct ibr_path, connect_work);
-	bool wanted, broken;
+	bool wanted = false, broken;
 
 	mutex_lock(&path->connect_lock);
 	spin_lock_bh(&path->lock);
 	broken = path->state == IBRELK_PATH_BROKEN;
-	wanted = !path->removed && path->state != IBRELK_PATH_UP && path_wanted(path);
 	spin_unlock_bh(&path->lock);
 
 	if (broken)
 		path->transport->disconnect(path);
 	path_renew_token(path);
 
+	/* Asked and answered under one lock: whoever queues a send later sees the state and asks again. */
 	spin_lock_bh(&path->lock);
-	if (path->state != IBRELK_PATH_UP && !path->removed)
+	if (path->state != IBRELK_PATH_UP && !path->removed) {
+		wanted = path_wanted(path);
 		path->state = wanted ? IBRELK_PATH_CONNECTING : IBRELK_PATH_DOWN;
-	else
-		wanted = false;
+	}
 	spin_unlock_bh(&path->lock);
 
 	if (wanted) {

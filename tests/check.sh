@@ -53,7 +53,7 @@ part_unit()
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	while read -r program; do
 		gtest "$program"
-	done < <(find "$build/tests/unit" "$build/tests/selftests" -maxdepth 2 -name 'test_*' -type f -executable | sort)
+	done < <(find "$build/tests/unit" "$build/tests/selftests" -maxdepth 2 -name 'test[-_]*' -type f -executable | sort)
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }

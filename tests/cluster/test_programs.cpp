@@ -3,8 +3,6 @@
 // Self-tests that run as programs of their own on a node, and attacks on the wire.
 #include "cluster.hpp"
 
-#include <regex>
-
 namespace cluster
 {
 
@@ -23,6 +21,42 @@ TEST_F(Programs, abi)
 	EXPECT_EQ(result.status, 0) << result.output;
 	EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
 	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
+}
+
+class Attacks : public Programs
+{
+protected:
+	// Verified traffic in the background while damaged copies of its own packets are sent along.
+	static void attack(const std::string &mode, const std::string &inject_arguments, int rounds)
+	{
+		need_server();
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		auto job = lab().start(1, built("user/tools/ibrelk-perf") +
+			" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 --mode " + mode);
+		job.wait_for_output("# mode", Duration(60));
+		for (int i = 0; i < rounds && job.running(); i++)
+			lab().run(1, built("tests/selftests/inject") +
+				" --interface eth0 --to 10.1.0.2 --replay-mutated " + inject_arguments, Duration(60));
+		const Result result = job.wait(Duration(240));
+		EXPECT_EQ(result.status, 0) << result.output;
+	}
+};
+
+TEST_F(Attacks, damaged_packets_are_dropped_and_counted)
+{
+	for (const char *mode : {"uc-reliable", "ud-reliable"})
+		attack(mode, "--packets 10 --limit 20", 2);
+	for (const char *cause : {"drop_checksum", "drop_version", "drop_length", "rx_duplicates"})
+		EXPECT_GT(counter(2, cause), 0) << cause;
+}
+
+// In soft-RoCE a packet longer than the posted receive puts the queue pair into its error state.
+TEST_F(Attacks, killed_queue_pair_is_rebuilt)
+{
+	const long before = counter(2, "reconnects");
+
+	attack("uc-reliable", "--kinds oversized --packets 2 --limit 5", 3);
+	EXPECT_GT(counter(2, "reconnects"), before);
 }
 
 } // namespace
