@@ -134,6 +134,18 @@ enum wire_frame_type {
  * @flow: EAGER, RTS, MATCHED, FLOW_ACCEPT, _REFUSE, _CREDIT, _CLOSE: the receiver's flow handle.
  *	FLOW_OPEN: the opener's. CTS, FIN: the sender's message handle (from its RTS).
  *	DATA, WINDOW_END, ABORT: the receiver's transfer handle (from its CTS)
+ * @eager: EAGER
+ * @rts: RTS
+ * @cts: CTS
+ * @data: DATA, WINDOW_END
+ * @fin: FIN
+ * @abort: ABORT
+ * @matched: MATCHED
+ * @open: FLOW_OPEN
+ * @accept: FLOW_ACCEPT
+ * @refuse: FLOW_REFUSE
+ * @credit: FLOW_CREDIT
+ * @close: FLOW_CLOSE
  *
  * @eager.sequence: number of the message in its flow
  * @eager.offset: of this fragment's payload in the message
@@ -265,6 +277,7 @@ enum wire_reject_reason {
  * @qpn: UD: the sender's queue pair number, else 0
  * @credits: data packets that the sender takes before it grants more
  * @packet_max: largest packet that the sender can take, bytes
+ * @reserved: 0
  */
 struct wire_hello {
 	__le32 magic;

@@ -19,7 +19,7 @@ static struct ibrelk_completion complete(struct ibrelk_ring *ring)
 	struct ibrelk_wait_options wait = {.count = 1, .timeout_ns = IBRELK_NO_LIMIT};
 	struct ibrelk_completion completion;
 
-	need(IBRELK_CALL_WAIT, ibrelk_ring_wait(ring, &wait));
+	need(IBRELK_CALL_WAIT, ibrelk_ring_wait_for(ring, &wait));
 	ibrelk_ring_poll(ring, &completion, 1);
 	need(IBRELK_CALL_COMPLETION, completion.status);
 	return completion;
@@ -36,8 +36,8 @@ int main(int argc, char **argv)
 	char text[64];
 
 	need(IBRELK_CALL_OPEN, ibrelk_device_open(NULL, &device));
-	need(IBRELK_CALL_RING_CREATE, ibrelk_ring_create(device, 16, &options.send_ring));
-	need(IBRELK_CALL_ENDPOINT_CREATE, ibrelk_endpoint_create(device, &options, &endpoint));
+	need(IBRELK_CALL_RING_CREATE, ibrelk_ring_open(device, 16, &options.send_ring));
+	need(IBRELK_CALL_ENDPOINT_CREATE, ibrelk_endpoint_open(device, &options, &endpoint));
 	need(IBRELK_CALL_SUBMIT,
 		ibrelk_endpoint_recv(endpoint, IBRELK_PEER_ANY, text, sizeof(text), tag, 0, 0));
 	if (argc > 1) {
@@ -52,8 +52,8 @@ int main(int argc, char **argv)
 		need(IBRELK_CALL_SUBMIT, ibrelk_endpoint_send(endpoint, peer, "hello", 6, tag, 0));
 		complete(options.send_ring);
 	}
-	ibrelk_endpoint_destroy(endpoint);
-	ibrelk_ring_destroy(options.send_ring);
+	ibrelk_endpoint_close(endpoint);
+	ibrelk_ring_close(options.send_ring);
 	ibrelk_device_close(device);
 	return 0;
 }

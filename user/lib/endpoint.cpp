@@ -39,8 +39,7 @@ bool is_zero(const std::uint64_t (&reserved)[4])
 int create_in_kernel(const ibrelk_device *device, const ibrelk_endpoint_options *options,
 	const char *environment, ibrelk_endpoint *endpoint)
 {
-	struct ibrelk_endpoint_create create {
-	};
+	ibrelk_endpoint_create create{};
 	const ibrelk_ring *recv_ring = options->recv_ring ? options->recv_ring : options->send_ring;
 
 	create.mode = options->mode;
@@ -86,7 +85,7 @@ std::uint32_t drain(ibrelk_ring *ring, ibrelk_completion_handler handler, void *
 
 } // namespace
 
-extern "C" int ibrelk_endpoint_create(const struct ibrelk_device *device,
+extern "C" int ibrelk_endpoint_open(const struct ibrelk_device *device,
 	const struct ibrelk_endpoint_options *options, struct ibrelk_endpoint **endpoint) noexcept
 {
 	if (!options->send_ring || !is_zero(options->reserved))
@@ -100,14 +99,14 @@ extern "C" int ibrelk_endpoint_create(const struct ibrelk_device *device,
 	int error = create_in_kernel(device, options, std::getenv("IBRELK_DOOR"), made);
 
 	if (error < 0) {
-		ibrelk_endpoint_destroy(made);
+		ibrelk_endpoint_close(made);
 		return error;
 	}
 	*endpoint = made;
 	return 0;
 }
 
-extern "C" void ibrelk_endpoint_destroy(struct ibrelk_endpoint *endpoint) noexcept
+extern "C" void ibrelk_endpoint_close(struct ibrelk_endpoint *endpoint) noexcept
 {
 	if (!endpoint)
 		return;
@@ -210,7 +209,7 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 		pause_ns = std::min(pause_ns, timeout_ns - waited_ns);
 		if (ring) {
 			const ibrelk_wait_options wait{1, 0, pause_ns, 0, 0};
-			const int error = ibrelk_ring_wait(ring, &wait);
+			const int error = ibrelk_ring_wait_for(ring, &wait);
 
 			if (error < 0)
 				return done ? static_cast<int>(done) : error;

@@ -38,8 +38,7 @@ bool overflowed(const ibrelk_ring *ring) noexcept
 int kernel_wait(const ibrelk_ring *ring, std::uint32_t count, std::uint64_t timeout_ns,
 	std::uint64_t busy_poll_ns) noexcept
 {
-	struct ibrelk_ring_wait wait {
-	};
+	ibrelk_ring_wait wait{};
 
 	wait.count = count;
 	wait.timeout_ns = timeout_ns;
@@ -106,11 +105,10 @@ int ibrelk::ring_map(int fd, std::size_t map_bytes, ibrelk_ring **ring) noexcept
 	return 0;
 }
 
-extern "C" int ibrelk_ring_create(
+extern "C" int ibrelk_ring_open(
 	const struct ibrelk_device *device, uint32_t entries, struct ibrelk_ring **ring) noexcept
 {
-	struct ibrelk_ring_create create {
-	};
+	ibrelk_ring_create create{};
 
 	create.entries = entries;
 
@@ -124,7 +122,7 @@ extern "C" int ibrelk_ring_create(
 	return error;
 }
 
-extern "C" void ibrelk_ring_destroy(struct ibrelk_ring *ring) noexcept
+extern "C" void ibrelk_ring_close(struct ibrelk_ring *ring) noexcept
 {
 	if (!ring)
 		return;
@@ -185,7 +183,8 @@ extern "C" uint32_t ibrelk_ring_poll(
 	return taken;
 }
 
-extern "C" int ibrelk_ring_wait(struct ibrelk_ring *ring, const struct ibrelk_wait_options *options) noexcept
+extern "C" int ibrelk_ring_wait_for(
+	struct ibrelk_ring *ring, const struct ibrelk_wait_options *options) noexcept
 {
 	const std::uint32_t count = options->count;
 

@@ -112,12 +112,12 @@ class Table
 public:
 	explicit Table(Cells heading)
 	{
-		rows_.push_back({std::move(heading), {}});
+		rows_.emplace_back(std::move(heading), std::string());
 	}
 	/// @p below: a text that follows the line.
 	void add(Cells cells, std::string below = {})
 	{
-		rows_.push_back({std::move(cells), std::move(below)});
+		rows_.emplace_back(std::move(cells), std::move(below));
 	}
 	[[nodiscard]] std::string text() const
 	{
@@ -130,7 +130,9 @@ public:
 				line += is_number(i) ? fmt::format("{:>{}}  ", cells[i], width(i))
 						     : fmt::format("{:<{}}  ", cells[i], width(i));
 			line.erase(line.find_last_not_of(' ') + 1);
-			text += line + "\n" + below;
+			text += line;
+			text += '\n';
+			text += below;
 		}
 		return text;
 	}

@@ -101,7 +101,7 @@ TEST(rel_ack_note, delay_follows_the_round_trip)
 	side.now += 130 * us;
 	side.take(side.peer_ack(side.start() + 1));
 	take_many(side, side.peer_start(), 1);
-	EXPECT_EQ(side.next_timeout(), begin + 2 * 130 * us);
+	EXPECT_EQ(side.next_timeout(), begin + 2 * (130 * us));
 }
 
 TEST(rel_ack_note, rides_on_what_is_sent)
@@ -402,7 +402,7 @@ TEST(ack_policy, saturated_stream_of_small_bursts_and_uneven_batches)
 		end.batch = 7;
 	}
 	for (u32 i = 0; i < 20000; i += 17)
-		link.plan(0, link.now + i * 1990, 17);
+		link.plan(0, link.now + i * 1990ull, 17);
 	ASSERT_TRUE(link.run(link.now + 10000 * ms));
 	EXPECT_LE(link.ends[1].controls, link.ends[0].packets / 14);
 }
@@ -412,8 +412,8 @@ TEST(ack_policy, bidirectional_stream_within_the_rate_of_the_wire)
 	Link link(config_pair(), config_pair(), 1);
 
 	for (u32 i = 0; i < 10000; i++) {
-		link.plan(0, link.now + i * 4 * us, 1);
-		link.plan(1, link.now + i * 4 * us + 1700, 1);
+		link.plan(0, link.now + i * (4 * us), 1);
+		link.plan(1, link.now + i * (4 * us) + 1700, 1);
 	}
 	for (End &end : link.ends)
 		end.weather.delay_ns = 15 * us;
@@ -474,6 +474,6 @@ TEST(ack_policy, window_smaller_than_what_the_receiver_counts_to)
 		link.plan(0, link.now, 1000);
 		ASSERT_TRUE(link.run(link.now + 10000 * ms));
 		// Two round trips for each window at most, and only the last waits for the receiver's timer.
-		EXPECT_LE(link.now - begin, (1000 / window + 1) * 2 * 20 * us + 1100 * us) << window;
+		EXPECT_LE(link.now - begin, (1000 / window + 1) * (40 * us) + 1100 * us) << window;
 	}
 }

@@ -41,7 +41,7 @@ struct Warm : Side {
 	}
 };
 
-constexpr u64 probe_ns = 2 * 100 * us + 200 * us; // two round trips and the peer's ACK delay
+constexpr u64 probe_ns = 2 * (100 * us) + 200 * us; // two round trips and the peer's ACK delay
 
 } // namespace
 
@@ -469,7 +469,7 @@ TEST(loss_recovery, lost_tail)
 			for (End &end : link.ends)
 				end.weather.delay_ns = one_way_ns;
 			for (u32 i = 0; i < 60; i++)
-				link.plan(0, link.now + i * 500 * us, 1);
+				link.plan(0, link.now + i * (500 * us), 1);
 			ASSERT_TRUE(link.run(link.now + 100 * ms));
 			link.drops = [&](const End &from, const Packet &packet) {
 				if (from.index || !packet.id || !warm)
@@ -488,7 +488,7 @@ TEST(loss_recovery, lost_tail)
 				last_ns = std::max(last_ns, message.delivered_ns);
 			// What a loss of one adds: 2.2 round trips and the ACK delay. RACK takes one more for
 			// the rest.
-			u64 bound = (tail == 1 ? 22 : 32) * 2 * one_way_ns / 10 + 100 * us;
+			u64 bound = (tail == 1 ? 22 : 32) * (2 * one_way_ns) / 10 + 100 * us;
 
 			EXPECT_LE(last_ns - begin - one_way_ns, bound) << burst << " " << tail;
 			EXPECT_EQ(link.ends[0].conn.stats.lost[REL_LOST_TIMEOUT], 0u) << burst << " " << tail;
@@ -514,7 +514,7 @@ TEST(loss_recovery, goodput_of_a_saturated_stream)
 
 		link.plan(0, begin, 20000);
 		ASSERT_TRUE(link.run(link.now + 10000 * ms));
-		u64 pct = 20000 * 4 * us * 100 / (link.now - begin);
+		u64 pct = 20000 * (4 * us) * 100 / (link.now - begin);
 
 		EXPECT_GE(pct, least_pct) << loss;
 		EXPECT_EQ(link.ends[0].conn.stats.spurious, 0u);

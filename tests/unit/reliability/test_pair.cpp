@@ -121,7 +121,7 @@ void run(u64 seed)
 		round_ns += delay_ns + end.timer_late_ns + 3 * ms;
 		count += end.messages.size();
 	}
-	bool done = link.run(std::max(link.now, better_ns) + 3 * 200 * ms + count * round_ns);
+	bool done = link.run(std::max(link.now, better_ns) + 3 * (200 * ms) + count * round_ns);
 
 	require(done, "all is delivered once the link behaves");
 	for (End &end : link.ends) {

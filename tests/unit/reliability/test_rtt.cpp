@@ -23,8 +23,8 @@ TEST(rel_rtt_sample, first_one)
 	EXPECT_EQ(side.conn.rtt.var_ns, 400 * us);
 	EXPECT_EQ(side.conn.rtt.min_ns, 800 * us);
 	// RFC 6298, 2.2, and the most that the peer may hold an ACK back.
-	EXPECT_EQ(side.conn.rtt.rto_ns, 800 * us + 4 * 400 * us + 200 * us);
-	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 800 * us + 200 * us);
+	EXPECT_EQ(side.conn.rtt.rto_ns, 800 * us + 4 * (400 * us) + 200 * us);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (800 * us) + 200 * us);
 }
 
 TEST(rel_rtt_sample, later_ones)
@@ -49,7 +49,7 @@ TEST(rel_rtt_sample, steady_path_has_the_smallest_timeout)
 	for (int i = 0; i < 100; i++)
 		rel_rtt_sample(&side.conn, 50 * us);
 	EXPECT_EQ(side.conn.rtt.rto_ns, 1 * ms) << "rto_min_us";
-	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 50 * us + 200 * us);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (50 * us) + 200 * us);
 	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 100 * us) << "time for a process to reply";
 }
 
@@ -74,7 +74,7 @@ TEST(rel_rtt_sample, timeout_is_never_sooner_than_the_tail_probe)
 
 	for (int i = 0; i < 100; i++)
 		rel_rtt_sample(&side.conn, 3 * ms);
-	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * 3 * ms + 200 * us);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (3 * ms) + 200 * us);
 	EXPECT_EQ(side.conn.rtt.rto_ns, side.conn.rtt.probe_ns);
 }
 

@@ -159,7 +159,7 @@ TEST(wire_parse, every_type_of_packet)
 TEST(wire_parse, leaves_the_packet_as_it_is)
 {
 	std::vector<u8> bytes = Draft().eager(0, 3, 3).bytes();
-	std::vector<u8> before = bytes;
+	const std::vector<u8> before(bytes.begin(), bytes.end());
 
 	EXPECT_EQ(parse(bytes), WIRE_OK);
 	EXPECT_EQ(bytes, before);

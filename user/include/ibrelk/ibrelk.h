@@ -16,7 +16,7 @@
  *   - A buffer named in a command belongs to the kernel from its submission to its completion.
  *   - An endpoint may be used by several threads at once. A ring has one consumer at a time: peek,
  *     advance, poll and wait on one ring must not run in two threads at once.
- *   - Creating and destroying allocates and may sleep; submitting, peeking and polling does neither.
+ *   - Opening and closing allocates and may sleep; submitting, peeking and polling does neither.
  *   - After fork() only the parent may go on using an object; the child may only exec or exit.
  *   - No function may be called from a signal handler, except ibrelk_ring_peek().
  *
@@ -60,11 +60,11 @@ struct ibrelk_endpoint;
 enum ibrelk_call {
 	IBRELK_CALL_OPEN = 0,            /**< ibrelk_device_open() */
 	IBRELK_CALL_DEVICE = 1,          /**< ibrelk_device_query(), ibrelk_device_dump() */
-	IBRELK_CALL_RING_CREATE = 2,     /**< ibrelk_ring_create() */
-	IBRELK_CALL_ENDPOINT_CREATE = 3, /**< ibrelk_endpoint_create() */
+	IBRELK_CALL_RING_CREATE = 2,     /**< ibrelk_ring_open() */
+	IBRELK_CALL_ENDPOINT_CREATE = 3, /**< ibrelk_endpoint_open() */
 	IBRELK_CALL_PEER = 4,            /**< ibrelk_endpoint_peer_add(), ibrelk_endpoint_peer_query() */
 	IBRELK_CALL_SUBMIT = 5,          /**< ibrelk_endpoint_submit() and its relatives */
-	IBRELK_CALL_WAIT = 6,            /**< ibrelk_ring_wait() */
+	IBRELK_CALL_WAIT = 6,            /**< ibrelk_ring_wait_for() */
 	IBRELK_CALL_COMPLETION = 7,      /**< the status of a completion */
 	IBRELK_CALL_ADDRESS = 8,         /**< ibrelk_address_from_text() */
 };
@@ -167,18 +167,18 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
  * @brief Makes a completion ring and maps it.
  * @param device  the device
  * @param entries entries wanted, 1 to ibrelk_query.ring_entries_max; rounded up to a power of two
- * @param ring    where the handle goes; destroy it with ibrelk_ring_destroy()
+ * @param ring    where the handle goes; close it with ibrelk_ring_close()
  * @return 0, or -EINVAL (entries), -EMFILE, -ENOMEM, -EPROTO (the module gave a ring that makes no sense)
  */
-int ibrelk_ring_create(
+int ibrelk_ring_open(
 	const struct ibrelk_device *device, uint32_t entries, struct ibrelk_ring **ring) IBRELK_NOEXCEPT;
 
 /**
- * @brief Unmaps and closes the ring. Endpoints bound to it should be destroyed before; if not, their
+ * @brief Unmaps and closes the ring. Endpoints bound to it should be closed before; if not, their
  *        further completions are lost, but nothing worse happens.
  * @param ring the handle, or NULL
  */
-void ibrelk_ring_destroy(struct ibrelk_ring *ring) IBRELK_NOEXCEPT;
+void ibrelk_ring_close(struct ibrelk_ring *ring) IBRELK_NOEXCEPT;
 
 /**
  * @brief The ring's file descriptor, for poll, epoll or io_uring: readable (POLLIN) while there are
@@ -234,7 +234,7 @@ struct ibrelk_wait_options {
  *
  * Returns without a system call if enough are there already, or come while it spins.
  */
-int ibrelk_ring_wait(struct ibrelk_ring *ring, const struct ibrelk_wait_options *options) IBRELK_NOEXCEPT;
+int ibrelk_ring_wait_for(struct ibrelk_ring *ring, const struct ibrelk_wait_options *options) IBRELK_NOEXCEPT;
 
 /* ---- commands ------------------------------------------------------------------------------------ */
 
@@ -340,7 +340,7 @@ struct ibrelk_endpoint_options {
  * @brief Makes an endpoint.
  * @param device   the device
  * @param options  what it should be like
- * @param endpoint where the handle goes; destroy it with ibrelk_endpoint_destroy()
+ * @param endpoint where the handle goes; close it with ibrelk_endpoint_close()
  * @return 0, or
  *         -EINVAL (mode, door, limits, reserved members, no ring, or IBRELK_DOOR has no known value),
  *         -EPERM (native modes are not allowed on this node), -EADDRINUSE (endpoint number taken),
@@ -348,14 +348,14 @@ struct ibrelk_endpoint_options {
  *         -EDQUOT (the user's quota is used up), -EMFILE, -ENOMEM,
  *         -ENOTSUP (io_uring was forced and does not work here)
  */
-int ibrelk_endpoint_create(const struct ibrelk_device *device, const struct ibrelk_endpoint_options *options,
+int ibrelk_endpoint_open(const struct ibrelk_device *device, const struct ibrelk_endpoint_options *options,
 	struct ibrelk_endpoint **endpoint) IBRELK_NOEXCEPT;
 
 /**
- * @brief Destroys the endpoint. Buffered sends still go out; outstanding commands complete no more.
+ * @brief Closes the endpoint. Buffered sends still go out; outstanding commands complete no more.
  * @param endpoint the handle, or NULL. No other thread may use it any more
  */
-void ibrelk_endpoint_destroy(struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
+void ibrelk_endpoint_close(struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
 
 /** @brief The endpoint's file descriptor, for one's own io_uring; it stays the library's. */
 int ibrelk_endpoint_fd(const struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;

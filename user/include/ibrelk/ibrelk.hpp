@@ -299,7 +299,7 @@ public:
 	static result<Ring> create(const Device &device, std::uint32_t entries) noexcept
 	{
 		::ibrelk_ring *handle = nullptr;
-		if (int code = ibrelk_ring_create(device.handle(), entries, &handle); code < 0)
+		if (int code = ibrelk_ring_open(device.handle(), entries, &handle); code < 0)
 			return failure(code);
 		return Ring(handle);
 	}
@@ -347,7 +347,7 @@ public:
 	/// Waits; returns how many completions are in the ring, fewer than asked if time ran out.
 	result<std::uint32_t> wait(const WaitOptions &options) noexcept
 	{
-		return detail::count(ibrelk_ring_wait(handle_.get(), &options));
+		return detail::count(ibrelk_ring_wait_for(handle_.get(), &options));
 	}
 	result<std::uint32_t> wait(std::uint32_t count = 1, std::chrono::nanoseconds timeout = no_limit,
 		std::chrono::nanoseconds busy_poll = {}) noexcept
@@ -377,7 +377,7 @@ private:
 	{
 	}
 
-	detail::owner<::ibrelk_ring, ibrelk_ring_destroy> handle_;
+	detail::owner<::ibrelk_ring, ibrelk_ring_close> handle_;
 };
 
 /// What an endpoint should be like; everything has a good default.
@@ -410,7 +410,7 @@ public:
 		raw.recvs = options.recvs;
 
 		::ibrelk_endpoint *handle = nullptr;
-		if (int code = ibrelk_endpoint_create(device.handle(), &raw, &handle); code < 0)
+		if (int code = ibrelk_endpoint_open(device.handle(), &raw, &handle); code < 0)
 			return failure(code);
 		return Endpoint(handle);
 	}
@@ -508,7 +508,7 @@ private:
 	{
 	}
 
-	detail::owner<::ibrelk_endpoint, ibrelk_endpoint_destroy> handle_;
+	detail::owner<::ibrelk_endpoint, ibrelk_endpoint_close> handle_;
 };
 
 } // namespace ibrelk
