@@ -261,22 +261,22 @@ TEST(Bench, repeats_itself_to_the_bit)
 {
 	lab::BenchOptions options;
 	options.limit = Duration(300);
-	options.files = {"/usr/bin/ib_send_lat"};
+	options.files = {"/usr/bin/ib_send_bw"};
 	options.arguments = {"an argument", "it's another"};
 	options.script = "#!/bin/sh\n"
 			 "echo \"$# $1 $2\"; cat /proc/uptime; echo kept >/out/file\n"
 			 "tc qdisc add dev v0 root netem loss 30% delay 1ms\n"
 			 "ping -c 50 -I v0 10.9.0.2; tc qdisc del dev v0 root\n"
-			 "ib_send_lat -e -d rxe0 -s 8 -n 300 >/dev/null & server=$!\n"
+			 "ib_send_bw -e -d rxe0 -s 8 -n 1000 >/dev/null & server=$!\n"
 			 "until netstat -ltn | grep -q :18515; do sleep 0.01; done\n"
-			 "ib_send_lat -e -d rxe1 -s 8 -n 300 10.9.0.1; wait $server\n"
+			 "ib_send_bw -e -d rxe1 -s 8 -n 1000 10.9.0.1; wait $server\n"
 			 "sleep 600; cat /proc/uptime; exit 3\n";
 	options.out_dir = testing::TempDir() + "lab-bench-" + std::to_string(getpid());
 	const auto first = lab::bench(options);
 	EXPECT_EQ(first.status, 3);
 	EXPECT_EQ(first.reports, "");
 	EXPECT_THAT(first.output, testing::StartsWith("2 an argument it's another\n"));
-	EXPECT_THAT(first.output, HasSubstr("t_typical"));
+	EXPECT_THAT(first.output, HasSubstr("MsgRate"));
 	std::string kept;
 	std::getline(std::ifstream(options.out_dir / "file"), kept);
 	EXPECT_EQ(kept, "kept");
