@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench bench-full lab \
+.PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench lab \
 	install format lint clean
 
 help: ## this list
@@ -41,7 +41,7 @@ check-kunit: deps ## KUnit suites in a UML kernel with KASAN and lockdep
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
-check-long: module user ## the full matrix on 6.1 and 6.12 (hours)
+check-long: module user ## every test, the cluster tests in full on 6.1 and 6.12
 	@tests/check.sh unit kunit lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/

@@ -3,7 +3,7 @@
 set -eu
 
 packages="build-essential ca-certificates cmake ninja-build pkg-config clang-format clang-tidy sparse
-	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils
+	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils zstd dash
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
 	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest gnuplot-nox"
