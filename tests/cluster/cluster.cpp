@@ -23,7 +23,10 @@ std::optional<lab::Job> server_;
 Lab &the_lab()
 {
 	if (!lab_) {
-		lab_ = std::make_unique<Lab>();
+		lab::Options options;
+
+		options.memory_mb = 2560; // room for a message of 1 GiB, twice
+		lab_ = std::make_unique<Lab>(options);
 		for (int node = 1; node <= lab_->nodes(); node++)
 			load_module(node);
 	}
@@ -108,7 +111,8 @@ Result ClusterTest::try_perf(const std::string &arguments, double limit_s)
 std::string ClusterTest::perf(const std::string &arguments, double limit_s)
 {
 	need_server();
-	Result result = try_perf(arguments + " 10.1.0.2 --verify --timeout 60", limit_s);
+	const std::string patience = arguments.find("--timeout") == std::string::npos ? " --timeout 60" : "";
+	Result result = try_perf(arguments + " 10.1.0.2 --verify" + patience, limit_s);
 
 	EXPECT_EQ(result.status, 0) << arguments << "\n" << result.output;
 	return result.output;

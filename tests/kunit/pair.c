@@ -7,6 +7,7 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mman.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -56,7 +57,14 @@ int world_init(struct kunit *test)
 	faults_set(NULL);
 	world->scratch = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
 				       MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	return world->scratch ? 0 : -ENOMEM;
+	if (!world->scratch)
+		return -ENOMEM;
+	/*
+	 * KUnit attaches an address space with kthread_use_mm() and never says kthread_unuse_mm(), so
+	 * the reference which that takes is left over when the thread has exited: kmemleak finds it.
+	 */
+	mmdrop(current->mm);
+	return 0;
 }
 
 static void side_shut(struct side *side)

@@ -241,10 +241,12 @@ show_reports()
 		head -n 60 | sed 's/^/  /' >&2
 }
 
+# Without the boot, if it got that far.
 show_tail()
 {
 	say "the last lines of the console:"
-	tail -n 60 "$work/console" | sed 's/^/  /' >&2
+	begin=$(grep -n 'as init process' "$work/console" | cut -d : -f 1)
+	tail -n "+${begin:-1}" "$work/console" | tail -n 100 | sed 's/^/  /' >&2
 }
 
 bad=
