@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # Reads a kernel console, finds the KTAP that KUnit printed there, prints it
 # readable and counts the test cases. A parameterised test counts once for each
 # parameter.

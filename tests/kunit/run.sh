@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # Runs KUnit modules in the User Mode Linux debug kernel.
 #
 #   run.sh [OPTION...] MODULE.ko...
@@ -20,7 +22,7 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 uml=$here/../uml
 
-usage() { sed -n '4,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '6,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # The options for uml/run.sh are collected as quoted words.
 options=

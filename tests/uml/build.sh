@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # Builds the User Mode Linux debug kernel from Debian's linux-source package.
 #
 #   build.sh [6.12|6.1|7.x]
@@ -14,7 +16,8 @@
 # Nothing is installed on the machine. The result is cached under a name that
 # covers all that it was made from, so a changed configuration or a new source
 # package makes a new directory and an old one stays usable for whoever still
-# uses it.
+# uses it. IBRELK_LINUX_SOURCE names a linux-source-*.tar.xz to use instead of
+# the one that tests/lab/kernels.sh downloads.
 
 set -eu
 
@@ -45,20 +48,24 @@ case $cache in
 *[[:space:]]*) fail "kbuild cannot work in a directory with a space in its name: $cache" ;;
 esac
 
-for tool in gcc make flex bison bc xz flock perl depmod; do
+for tool in gcc make flex bison bc xz flock perl patch depmod; do
 	command -v "$tool" >/dev/null || fail "$tool is missing (make deps installs it)"
 done
 
-tarball=$("$here/../lab/kernels.sh" source "$series")
+tarball=${IBRELK_LINUX_SOURCE:-}
+[ -n "$tarball" ] || tarball=$("$here/../lab/kernels.sh" source "$series")
 [ -f "$tarball" ] || fail "no source for $series"
 
 # The archive's length and tail (the index of an .xz file) tell versions apart
-# without reading 150 MB at every call. The compiler counts because modules
-# must be built by the one that built the kernel.
+# without reading 150 MB at every call. Of this script and the configuration,
+# comments do not count. The compiler does, because modules must be built by the
+# one that built the kernel.
 hash=$({
 	wc -c <"$tarball"
 	tail -c 1000000 "$tarball"
-	cat "$here/debug.config" "$0"
+	grep CONFIG_ "$here/debug.config"
+	grep -v '^[[:space:]]*#' "$0"
+	cat "$here/$series.patch" 2>/dev/null || :
 	gcc --version | head -n 1
 } | sha256sum | cut -c 1-12)
 final=$cache/uml-$series-$hash
@@ -123,6 +130,8 @@ run()
 }
 
 kmake() { run make -C "$partial" ARCH=um "$@"; }
+
+[ ! -f "$here/$series.patch" ] || run patch -d "$partial" -p1 -i "$here/$series.patch"
 
 say "configuring"
 kmake defconfig

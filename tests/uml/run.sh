@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # Runs a command in the User Mode Linux debug kernel.
 #
 #   run.sh [OPTION...] [--] COMMAND [ARGUMENT...]
@@ -36,7 +38,7 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 root=$(cd "$here/../.." && pwd -P)
 
 say() { echo "run.sh: $*" >&2; }
-usage() { sed -n '4,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '6,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 fail() { say "$*"; exit 121; }
 
 series=6.12

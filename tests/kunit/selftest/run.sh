@@ -1,4 +1,6 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+#
 # Proves that tests/kunit/run.sh notices what it is there for: builds one KUnit
 # module and lets it pass, fail, skip, and break the kernel in several ways.
 #

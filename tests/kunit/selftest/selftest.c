@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A KUnit module that misbehaves on request, so that selftest/run.sh can prove
  * that the runner notices: "what" names the misbehaviour of its middle test.
