@@ -101,9 +101,9 @@ cleanup()
 	rm -rf "$partial"
 }
 trap cleanup EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'say "hung up"; exit 129' HUP
+trap 'say "interrupted"; exit 130' INT
+trap 'say "terminated"; exit 143' TERM
 
 jobs=$(nproc)
 started=$(date +%s)
