@@ -3,6 +3,8 @@
 // user/tools/perf/report.cpp: table, JSON and CSV.
 #include <cstdio>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -69,6 +71,63 @@ TEST(report, csv)
 		"ud-native,lost_msgs,8,1,0,7,1\n");
 	row.error = "too bad";
 	EXPECT_EQ(csv_lines(options, row).find("12.345"), std::string::npos);
+}
+
+// Latency and rate of one size, and bandwidth in one and both directions, may stand in one file.
+TEST(report, csv_names_tell_tests_apart)
+{
+	std::map<std::string, std::set<perf::Test>> tests;
+	Row row = latency_row();
+
+	row.mode = IBRELK_MODE_UC_NATIVE;
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+		Options options;
+		std::string line;
+
+		options.test = test;
+
+		std::istringstream lines(csv_lines(options, row));
+
+		while (std::getline(lines, line))
+			tests[line.substr(0, line.find(",8,"))].insert(test);
+	}
+	EXPECT_EQ(tests.size(), 6u + 3u + 3u);
+	for (const auto &[name, from] : tests)
+		EXPECT_EQ(from.size(), 1u) << name;
+}
+
+// What failed has the rows that it would have had, with value 0.
+TEST(report, csv_of_a_failure)
+{
+	for (perf::Test test :
+		{perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth, perf::Test::rate}) {
+		for (std::uint32_t mode : {IBRELK_MODE_UC_NATIVE, IBRELK_MODE_UC_RELIABLE}) {
+			Options options;
+			Row row = latency_row();
+
+			options.test = test;
+			row.mode = mode;
+			row.mb_per_s = row.messages_per_s = row.acks_per_message = 7;
+			row.lost = 7;
+
+			std::istringstream good(csv_lines(options, row));
+
+			row.error = "no progress";
+
+			std::istringstream bad(csv_lines(options, row));
+			std::string good_line;
+			std::string bad_line;
+
+			while (std::getline(good, good_line)) {
+				const auto names = good_line.substr(0, good_line.find(",0,0,") + 5);
+
+				ASSERT_TRUE(std::getline(bad, bad_line)) << good_line;
+				EXPECT_EQ(bad_line, names + "0" + good_line.substr(good_line.rfind(',')));
+				EXPECT_NE(bad_line, good_line);
+			}
+			EXPECT_FALSE(std::getline(bad, bad_line)) << bad_line;
+		}
+	}
 }
 
 TEST(report, csv_file_gets_one_heading)

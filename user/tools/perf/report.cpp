@@ -148,6 +148,7 @@ std::string csv_lines(const Options &options, const Row &row)
 			row.bytes, options.csv_loss, options.csv_delay, good ? value : 0.0, unit);
 	};
 
+	// No two runs of different kinds share a name: a file that many have appended to says which is which.
 	switch (options.test) {
 	case Test::latency:
 		add("latency_us", row.latency.avg_us, "us");
@@ -156,14 +157,26 @@ std::string csv_lines(const Options &options, const Row &row)
 		add("latency_p99_us", row.latency.p99_us, "us");
 		add("latency_p999_us", row.latency.p999_us, "us");
 		break;
-	case Test::bandwidth: add("bandwidth_mbps", row.mb_per_s, "MB/s"); break;
-	case Test::bibandwidth: add("bibandwidth_mbps", row.mb_per_s, "MB/s"); break;
-	case Test::rate: add("msg_rate_kps", row.messages_per_s / 1000, "k/s"); break;
-	}
-	if (options.test != Test::latency)
+	case Test::bandwidth:
+		add("bandwidth_mbps", row.mb_per_s, "MB/s");
 		add("acks_per_msg", row.acks_per_message, "1");
-	if (native(row.mode))
-		add("lost_msgs", static_cast<double>(row.lost), "1");
+		break;
+	case Test::bibandwidth:
+		add("bibandwidth_mbps", row.mb_per_s, "MB/s");
+		add("bibandwidth_acks_per_msg", row.acks_per_message, "1");
+		break;
+	case Test::rate:
+		add("msg_rate_kps", row.messages_per_s / 1000, "k/s");
+		add("acks_per_msg", row.acks_per_message, "1");
+		break;
+	}
+	if (native(row.mode)) {
+		const char *metric = options.test == Test::latency ? "latency_lost_msgs"
+			: options.test == Test::bibandwidth        ? "bibandwidth_lost_msgs"
+								   : "lost_msgs";
+
+		add(metric, static_cast<double>(row.lost), "1");
+	}
 	return text;
 }
 
