@@ -9,7 +9,8 @@ PREFIX ?= /usr/local
 LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench lab \
+.PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench \
+	bench-full lab \
 	install format lint clean
 
 help: ## this list
@@ -46,6 +47,9 @@ check-long: module user ## every test, the cluster tests in full on 6.1 and 6.12
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh
+
+bench-full: module user ## long sweeps of size, window, loss and delay: build/bench/full.csv and plots
+	@tests/bench/run.sh --full
 
 lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)

@@ -1,34 +1,142 @@
 #!/bin/sh
-# The benchmark itself, run in the guest of `ibrelk-lab bench`: every mode of ibrelk, and perftest over the same
-# two devices in the same boot as the yardstick. A run that does not finish leaves a row with value 0.
+# The benchmark itself, run in the guest of `ibrelk-lab bench`: the modes of ibrelk, and perftest over the same two
+# devices in the same boot as the yardstick. Prints its results as they come, as lines "row: " and a row of the CSV
+# file; a run that does not finish has value 0 in every row that it should have written.
 #
-# usage: guest.sh [MODE ...]      (all modes and perftest without an argument)
+# usage: guest.sh [--rows] [--full] [MODE ...]
+#   MODE      a mode of ibrelk, perftest-{rc,uc,ud}, or perftest-{rc,uc,ud}-list16; all of them if none is given
+#   --full    the long sweeps: sizes, windows, loss and delay
+#   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
 
-csv=/out/bench.csv
-echo 'mode,metric,size,loss_pct,delay_ms,value,unit' >$csv
-insmod /files/ibrelk.ko allow_native=1 loopback=0 || exit 1
+measuring=1 full=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--rows) measuring= ;;
+	--full) full=1 ;;
+	*) break ;;
+	esac
+	shift
+done
+[ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
+	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16
 
-row() { echo "$1,$2,$3,0,0,$4,$5" >>$csv; }
+loss=0 delay=0	# what the wire does now
+suffix=		# of metrics: what is special about a run
+found=/dev/null	# rows of the last run
+[ -z "$measuring" ] || found=/tmp/found
 
+# row MODE METRIC SIZE UNIT: what the last run has found; 0 if it did not get that far.
+row()
+{
+	value=$(awk -F, -v metric="$2" -v size="$3" '$2 == metric && $3 == size { value = $6 }
+		END { print value == "" ? 0 : value }' $found)
+	echo "row: $1,$2$suffix,$3,$loss,$delay,$value,$4"
+}
+
+# find METRIC SIZE VALUE: the last run has found it.
+find() { echo ",$1,$2,,,$3," >>$found; }
+
+forget() { [ -z "$measuring" ] || : >$found; }
+
+# Instructions that were executed since boot, by both ends and everything else: in counted time one is one nanosecond,
+# and none are executed while the processor is idle, of which the kernel keeps account to the nanosecond.
+insns()
+{
+	awk '/^now at/ { now = $3 }
+		/^ *\.(idle|iowait)_sleeptime/ { sub(/.*: */, ""); idle += $1 }
+		END { printf "%.0f\n", now - idle }' /proc/timer_list
+}
+
+# wire LOSS DELAY: from here on, each direction loses so many percent of its packets, and delays them by so many ms.
+wire()
+{
+	loss=$1 delay=$2
+	[ -n "$measuring" ] || return
+	for device in v0 v1; do
+		tc qdisc replace dev $device root netem limit 100000 loss "$loss%" delay "${delay}ms" ||
+			echo "FAILED: netem loss $loss delay $delay"
+	done
+}
+
+# per_message MANY FEW COMMAND: runs the command with MANY, then with FEW messages. What the one executes beyond the
+# other, divided by the messages that it has more, is the price of a message without any of starting and connecting.
+# Sets $price; 0 if one of them fails. What they find is that of the first.
+per_message()
+{
+	many=$1 few=$2
+	shift 2
+	price=0
+	start=$(insns)
+	"$@" -n "$many" || return
+	spent_many=$(($(insns) - start))
+	[ -z "$measuring" ] || mv $found $found.many
+	start=$(insns)
+	if "$@" -n "$few"; then
+		spent_few=$(($(insns) - start))
+		price=$(((spent_many - spent_few) / (many - few)))
+	fi
+	mv $found.many $found
+}
+
+# perf ARGUMENTS
 perf()
 {
-	ibrelk-perf "$@" --self 10.9.0.1 10.9.0.2 --events --csv $csv --timeout 20 --quiet || echo "FAILED: $*"
+	forget
+	timeout -s KILL 300 ibrelk-perf "$@" --self 10.9.0.1 10.9.0.2 --events --csv $found --timeout 20 --quiet && return
+	echo "FAILED (loss $loss %, delay $delay ms): ibrelk-perf $*"
+	return 1
 }
 
+# ours TEST MODE SIZES COUNT WARMUP WINDOW [FEW]: also counts instructions if FEW, another number of messages, is given.
 ours()
 {
-	perf latency --mode "$1" --size 8,1024,4096 --iterations 500 --warmup 50
-	perf rate --mode "$1" --size 8 --iterations 4000 --warmup 200 --window 64 --batch 16
-	perf bandwidth --mode "$1" --size 4096 --iterations 1500 --warmup 100 --window 64
-	perf bandwidth --mode "$1" --size 65536 --iterations 200 --warmup 10 --window 16
+	test=$1 mode=$2 sizes=$3 count=$4 few=${7:-}
+	if [ -n "$measuring" ]; then
+		if [ -n "$few" ]; then
+			per_message "$count" "$few" \
+				perf "$test" --mode "$mode" --size "$sizes" --warmup "$5" --window "$6" --batch 16
+			find insns_per_msg "$sizes" "$price"
+		else
+			perf "$test" --mode "$mode" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
+		fi
+	fi
+	for size in $(echo "$sizes" | tr , ' '); do
+		lost=lost_msgs
+		case $test in
+		latency)
+			for statistic in '' min_ p50_ p99_ p999_; do
+				row "$mode" latency_${statistic}us "$size" us
+			done
+			lost=latency_lost_msgs
+			;;
+		rate)
+			row "$mode" msg_rate_kps "$size" k/s
+			row "$mode" acks_per_msg "$size" 1
+			;;
+		bandwidth)
+			row "$mode" bandwidth_mbps "$size" MB/s
+			row "$mode" acks_per_msg "$size" 1
+			;;
+		bibandwidth)
+			row "$mode" bibandwidth_mbps "$size" MB/s
+			row "$mode" bibandwidth_acks_per_msg "$size" 1
+			lost=bibandwidth_lost_msgs
+			;;
+		esac
+		[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
+		case $mode in *-native) row "$mode" $lost "$size" 1 ;; esac
+	done
 }
 
-# perftest TOOL arguments: runs both ends, prints the client's output.
+# perftest TOOL ARGUMENTS: both ends; leaves the client's output in /tmp/out, and how many packets the server has sent
+# in $answers. Fails if the client says no figures.
 perftest()
 {
 	tool=$1
 	shift
+	forget
+	answers=$(cat /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts)
 	timeout 60 "$tool" -d rxe1 -F "$@" >/tmp/server.out 2>&1 &
 	server=$!
 	# The server listens on TCP port 18515 (4853 in hexadecimal) when it is ready.
@@ -37,32 +145,167 @@ perftest()
 		tries=$((tries + 1))
 		usleep 10000
 	done
-	timeout 60 "$tool" -d rxe0 -F "$@" 10.9.0.2 2>&1
+	timeout 60 "$tool" -d rxe0 -F "$@" 10.9.0.2 >/tmp/out 2>&1
 	wait $server
+	answers=$(($(cat /sys/class/infiniband/rxe1/ports/1/hw_counters/sent_pkts) - answers))
+	# A client that was ended has not said its last line.
+	grep -Eq '^ *[0-9]+ +[0-9]+ +[0-9.]+ ' /tmp/out && return
+	echo "FAILED (loss $loss %, delay $delay ms): $tool $*"
+	return 1
 }
 
-# The last line of figures that starts with the size; field $2 of it.
-figure() { awk -v size="$1" -v field="$2" '$1 == size { value = $field } END { print value + 0 }'; }
-
-yardstick()
+# perftest_stream ARGUMENTS: the same of ib_send_bw, and what it finds.
+perftest_stream()
 {
-	type=$1 name=perftest-$(echo "$1" | tr A-Z a-z)
-	for size in 8 1024 4096; do
-		perftest ib_send_lat -c "$type" -e -m 4096 -s $size -n 500 >/tmp/out
-		row "$name" latency_us $size "$(figure $size 6 </tmp/out)" us
-	done
-	perftest ib_send_bw -c "$type" -e -m 4096 -s 8 -n 4000 >/tmp/out
-	row "$name" msg_rate_kps 8 "$(awk '$1 == 8 { print $5 * 1000 }' /tmp/out)" k/s
-	for size in 4096 65536; do
-		[ "$type" = UD ] && [ $size -gt 4096 ] && continue
-		perftest ib_send_bw -c "$type" -e -m 4096 -s $size -n 500 >/tmp/out
-		row "$name" bandwidth_mbps $size "$(awk -v s=$size '$1 == s { print $4 * 1.048576 }' /tmp/out)" MB/s
-	done
+	perftest ib_send_bw "$@" || return
+	awk '/^ *[0-9]+ +[0-9]+ +[0-9.]+ / {
+		printf ",bandwidth_mbps,%d,,,%.6g,\n", $1, $4 * 1.048576
+		printf ",bibandwidth_mbps,%d,,,%.6g,\n", $1, $4 * 1.048576
+		printf ",msg_rate_kps,%d,,,%.6g,\n", $1, $5 * 1000
+		printf ",acks_per_msg,%d,,,%.6g,\n", $1, '$answers' / $2
+	}' /tmp/out >$found
 }
 
-for mode in ${*:-rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable}; do
-	ours "$mode"
-done
-[ $# -gt 0 ] || for type in RC UC UD; do yardstick $type; done
-cat $csv
-ibrelk show paths
+# theirs TEST MODE SIZE COUNT [FEW]
+theirs()
+{
+	test=$1 mode=$2 size=$3 count=$4 few=${5:-}
+	type=$(echo "$mode" | cut -d- -f2 | tr a-z A-Z)
+	set -- -c "$type" -e -m 4096 -s "$size"
+	case $mode in *-list16) set -- "$@" -l 16 --recv_post_list 16 ;; esac
+	forget
+	# A datagram fits a packet; perftest splits nothing.
+	if [ -n "$measuring" ] && ! { [ "$type" = UD ] && [ "$size" -gt 4096 ]; }; then
+		case $test in
+		latency)
+			perftest ib_send_lat "$@" -n "$count" &&
+				awk '/^ *[0-9]+ +[0-9]+ +[0-9.]+ / { split("min - p50 - - p99 p999", names, " ")
+					printf ",latency_us,%d,,,%.6g,\n", $1, $6
+					for (i = 1; i <= 7; i++)
+						printf ",latency_%s_us,%d,,,%.6g,\n", names[i], $1, $(i + 2)
+				}' /tmp/out >$found
+			;;
+		bibandwidth) perftest_stream "$@" -b -n "$count" ;;
+		*)
+			if [ -n "$few" ]; then
+				per_message "$count" "$few" perftest_stream "$@"
+				find insns_per_msg "$size" "$price"
+			else
+				perftest_stream "$@" -n "$count"
+			fi
+			;;
+		esac
+	fi
+	case $test in
+	latency)
+		for statistic in '' min_ p50_ p99_ p999_; do
+			row "$mode" latency_${statistic}us "$size" us
+		done
+		;;
+	rate) row "$mode" msg_rate_kps "$size" k/s ;;
+	bandwidth) row "$mode" bandwidth_mbps "$size" MB/s ;;
+	bibandwidth) row "$mode" bibandwidth_mbps "$size" MB/s ;;
+	esac
+	case $test in rate | bandwidth) row "$mode" acks_per_msg "$size" 1 ;; esac
+	[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
+}
+
+# What `make bench` measures. perftest gets more messages, since it has no warm-up; with lists, multiples of 16.
+bench()
+{
+	case $1 in
+	perftest-*)
+		case $1 in
+		*-list16) ;;
+		*) for bytes in 8 1024 4096; do theirs latency "$1" $bytes 500; done ;;
+		esac
+		theirs rate "$1" 8 8000 2000
+		theirs bandwidth "$1" 4096 4000 2000
+		theirs bandwidth "$1" 65536 512 256
+		theirs bibandwidth "$1" 4096 4000
+		theirs bibandwidth "$1" 65536 512
+		;;
+	*)
+		ours latency "$1" 8,1024,4096 500 50 64
+		ours rate "$1" 8 4000 200 64 1000
+		ours bandwidth "$1" 4096 1500 100 64 500
+		ours bandwidth "$1" 65536 200 10 16 100
+		ours bibandwidth "$1" 4096 1000 100 64
+		ours bibandwidth "$1" 65536 200 10 16
+		;;
+	esac
+}
+
+# What `make bench-full` measures over a wire that does nothing: all sizes, and windows.
+sizes()
+{
+	case $1 in
+	perftest-*)
+		case $1 in
+		*-list16) ;;
+		*)
+			for bytes in 1 8 64 512 4096 32768 262144; do theirs latency "$1" $bytes 200; done
+			theirs latency "$1" 1048576 50
+			;;
+		esac
+		theirs rate "$1" 8 4000
+		for bytes in 1 16 64 256 1024 4096; do theirs bandwidth "$1" $bytes 2000; done
+		for bytes in 16384 65536; do theirs bandwidth "$1" $bytes 320; done
+		for bytes in 262144 1048576; do theirs bandwidth "$1" $bytes 112; done
+		theirs bibandwidth "$1" 4096 2000
+		theirs bibandwidth "$1" 65536 320
+		;;
+	*)
+		ours latency "$1" 1,8,64,512,4096,32768,262144 200 20 64
+		ours latency "$1" 1048576 50 5 64
+		ours rate "$1" 8 4000 200 64
+		ours bandwidth "$1" 1,16,64,256,1024,4096 1000 100 64
+		ours bandwidth "$1" 16384,65536 200 10 16
+		ours bandwidth "$1" 262144 50 4 16
+		ours bandwidth "$1" 1048576 20 4 8
+		ours bibandwidth "$1" 4096 500 50 64
+		ours bibandwidth "$1" 65536 100 10 16
+		for window in 1 4 16 64 256; do
+			suffix=_w$window
+			ours rate "$1" 8 2000 200 $window
+			ours bandwidth "$1" 65536 100 10 $window
+		done
+		suffix=
+		;;
+	esac
+}
+
+# ... and over one that loses or delays. Without reliability perftest would wait for ever for what is lost.
+troubles()
+{
+	case $1 in
+	perftest-rc)
+		for bytes in 8 4096; do theirs latency "$1" $bytes 200; done
+		theirs rate "$1" 8 2000
+		theirs bandwidth "$1" 4096 1000
+		theirs bandwidth "$1" 65536 200
+		;;
+	perftest-*) ;;
+	*)
+		ours latency "$1" 8,4096 200 20 64
+		ours rate "$1" 8 2000 200 64
+		ours bandwidth "$1" 4096 1000 100 64
+		ours bandwidth "$1" 65536 100 10 16
+		;;
+	esac
+}
+
+if [ -n "$measuring" ]; then
+	insmod /files/ibrelk.ko allow_native=1 loopback=0 || echo "FAILED: insmod"
+fi
+if [ -n "$full" ]; then
+	for mode; do sizes "$mode"; done
+	for trouble in '0.1 0' '1 0' '5 0' '0 1' '0 10' '1 1'; do
+		# shellcheck disable=SC2086
+		wire $trouble
+		for mode; do troubles "$mode"; done
+	done
+else
+	for mode; do bench "$mode"; done
+fi
+[ -z "$measuring" ] || ibrelk show paths

@@ -1,22 +1,49 @@
 #!/bin/bash
-# `make bench`: runs guest.sh in the instruction-counted form of the lab, stores build/bench/bench.csv, draws the
-# plots, and prints the table with the ratios that matter.
+# `make bench` and `make bench-full`: runs guest.sh in the instruction-counted form of the lab, stores the rows in
+# build/bench/, draws the plots, and prints the table with the ratios that matter.
+#
+# usage: run.sh [--full] [MODE ...]      KERNEL=6.12 in the environment: on another kernel, into files of their own
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build
 kernel=${KERNEL:-6.1}
 out=$build/bench
+name=bench limit=${BENCH_LIMIT_S:-800}
+[ "${1:-}" != --full ] || { name=full limit=${BENCH_LIMIT_S:-7200}; }
+[ "$kernel" = 6.1 ] || name=$name-$kernel
+csv=$out/$name.csv log=$out/$name.txt
 
 mkdir -p "$out"
-"$build/tests/lab/ibrelk-lab" bench --kernel "$kernel" --modules libcrc32c --out "$out" \
+rm -f "$out/$name".{csv,txt,png,svg}
+status=0
+"$build/tests/lab/ibrelk-lab" bench --kernel "$kernel" --modules libcrc32c --timeout "$limit" \
 	--files "$build/module-$kernel/ibrelk.ko" --files "$build/user/tools/ibrelk-perf" \
 	--files "$build/user/tools/ibrelk" --files /usr/bin/ib_send_lat --files /usr/bin/ib_send_bw \
-	--timeout 900 "$root/tests/bench/guest.sh" >"$out/output.txt" || { cat "$out/output.txt"; exit 1; }
-grep -a FAILED "$out/output.txt" || :
+	-- "$root/tests/bench/guest.sh" "$@" >"$log" 2>&1 || status=$?
 
-"$root/tests/bench/table.awk" "$out/bench.csv"
+# All rows that there should be; with the value that was found, if the guest lived long enough to find one.
+{
+	echo 'mode,metric,size,loss_pct,delay_ms,value,unit'
+	"$root/tests/bench/guest.sh" --rows "$@" | awk -F, -v OFS=, '
+		function key() { return $1 "," $2 "," $3 "," $4 "," $5 }
+		!sub(/^row: /, "") { next }
+		FILENAME == ARGV[1] { if (NF == 7) found[key()] = $6; next }
+		{ if (key() in found) $6 = found[key()]; print }' "$log" -
+} >"$csv"
+
+[ $status -eq 0 ] || tail -n 50 "$log"
+grep -a '^FAILED' "$log" || :
+if [ "${name%%-*}" = bench ]; then
+	"$root/tests/bench/table.awk" "$csv"
+else
+	"$root/tests/bench/table-full.awk" "$csv"
+fi
 for terminal in png svg; do
-	gnuplot -e "csv='$out/bench.csv'; out='$out/bench.$terminal'; kind='$terminal'" "$root/tests/bench/plot.gp"
+	gnuplot -e "csv='$csv'; out='$out/$name.$terminal'; kind='$terminal'" "$root/tests/bench/plot-${name%%-*}.gp" ||
+		echo "cannot draw $name.$terminal: too little was measured"
 done
-echo "rows: build/bench/bench.csv; plots: build/bench/bench.png and .svg"
+echo
+echo "rows: build/bench/$name.csv; plots: build/bench/$name.png and .svg; output: build/bench/$name.txt"
+[ $status -eq 0 ] || echo "the benchmark's guest ended with status $status; what it did not measure has value 0"
+exit $status
