@@ -10,8 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-kunit check-lab check-long bench \
-	bench-full lab \
-	install format lint clean
+	bench-full lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16

@@ -170,7 +170,7 @@ perftest_stream()
 theirs()
 {
 	test=$1 mode=$2 size=$3 count=$4 few=${5:-}
-	type=$(echo "$mode" | cut -d- -f2 | tr a-z A-Z)
+	type=$(echo "$mode" | cut -d- -f2 | tr '[:lower:]' '[:upper:]')
 	set -- -c "$type" -e -m 4096 -s "$size"
 	case $mode in *-list16) set -- "$@" -l 16 --recv_post_list 16 ;; esac
 	forget
@@ -221,7 +221,7 @@ bench()
 		esac
 		theirs rate "$1" 8 8000 2000
 		theirs bandwidth "$1" 4096 4000 2000
-		theirs bandwidth "$1" 65536 512 256
+		theirs bandwidth "$1" 65536 512 112
 		theirs bibandwidth "$1" 4096 4000
 		theirs bibandwidth "$1" 65536 512
 		;;
@@ -229,7 +229,7 @@ bench()
 		ours latency "$1" 8,1024,4096 500 50 64
 		ours rate "$1" 8 4000 200 64 1000
 		ours bandwidth "$1" 4096 1500 100 64 500
-		ours bandwidth "$1" 65536 200 10 16 100
+		ours bandwidth "$1" 65536 200 10 16 40
 		ours bibandwidth "$1" 4096 1000 100 64
 		ours bibandwidth "$1" 65536 200 10 16
 		;;
