@@ -141,7 +141,7 @@ perftest()
 	server=$!
 	# The server listens on TCP port 18515 (4853 in hexadecimal) when it is ready.
 	tries=0
-	until grep -q ':4853 .* 0A ' /proc/net/tcp || [ $tries -ge 200 ]; do
+	until grep -q ':4853 .* 0A ' /proc/net/tcp || [ $tries -ge 200 ] || ! kill -0 $server 2>/dev/null; do
 		tries=$((tries + 1))
 		usleep 10000
 	done

@@ -5,12 +5,14 @@
 
 #include "bench.hpp"
 #include "lab.hpp"
+#include "process.hpp"
 #include "report.hpp"
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -296,6 +298,30 @@ TEST(Bench, has_a_limit)
 	} catch (const lab::TimedOut &error) {
 		EXPECT_THAT(error.what(), HasSubstr("within 3 s"));
 	}
+}
+
+// `make bench` without a module and without programs: nothing can finish.
+TEST(Bench, rows_of_what_does_not_finish)
+{
+	const std::string guest = LAB_SOURCE_TREE "/tests/bench/guest.sh";
+	const std::vector<std::string> modes = {"uc-reliable", "ud-native", "perftest-rc"};
+	lab::BenchOptions options;
+	options.limit = Duration(300);
+	std::stringstream script;
+	script << std::ifstream(guest).rdbuf();
+	options.script = script.str();
+	options.arguments = modes;
+	std::vector<std::string> command = {"sh", guest, "--rows"};
+	command.insert(command.end(), modes.begin(), modes.end());
+	const std::string expected = lab::output_of(command);
+	std::stringstream output(lab::bench(options).output);
+	std::string rows;
+	for (std::string line; std::getline(output, line);)
+		if (line.starts_with("row: "))
+			rows += line + "\n";
+	EXPECT_THAT(expected, HasSubstr("row: uc-reliable,msg_rate_kps,8,0,0,0,k/s\n"));
+	EXPECT_THAT(expected, HasSubstr("row: perftest-rc,insns_per_msg,65536,0,0,0,1\n"));
+	EXPECT_EQ(rows, expected);
 }
 
 TEST(Report, finds_what_matters)
