@@ -5,7 +5,8 @@ set datafile separator ','
 set style data histogram
 set style histogram clustered gap 1
 set style fill solid 0.8 border -1
-set xtics rotate by -35 nomirror
+set xtics rotate by -60 nomirror
+set rmargin 4
 set grid ytics
 set yrange [0:*]
 unset key
