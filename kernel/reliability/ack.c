@@ -59,6 +59,11 @@ void rel_ack_note(struct rel_conn *conn, bool at_once, u64 now)
 		rel_timer_arm(conn, REL_TIMER_ACK, now + conn->rtt.ack_delay_ns);
 }
 
+bool rel_control_due(const struct rel_conn *conn)
+{
+	return conn->credit.probe_due || conn->receiver.ack_now || rel_credit_due(conn);
+}
+
 bool rel_poll_control(struct rel_conn *conn, u64 now, struct wire_header *header)
 {
 	u16 flags = 0;

@@ -166,15 +166,23 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 	      struct wire_header *header);
 
 /**
- * rel_poll_control() - is a packet without frames (ACK, PROBE) due?
+ * rel_control_due() - is a packet without frames (ACK, PROBE) due?
+ * @conn: connection
+ *
+ * Ask after everything that can be sent has been sent (so that the ACK can ride along), and after
+ * each timeout; again until false.
+ *
+ * Return: whether rel_poll_control() has a header to be sent.
+ */
+bool rel_control_due(const struct rel_conn *conn);
+
+/**
+ * rel_poll_control() - the packet without frames that is due
  * @conn: connection
  * @now: time
  * @header: filled in as by rel_send(), with .frames 0
  *
- * Call after everything that can be sent has been sent (so that the ACK can ride along), and after
- * each timeout; again until false.
- *
- * Return: whether @header is to be sent.
+ * Return: whether @header is to be sent; false: nothing is due.
  */
 bool rel_poll_control(struct rel_conn *conn, u64 now, struct wire_header *header);
 
