@@ -4,6 +4,9 @@
  * in, the timer ran out, a message was queued, a slot became free. It takes from the queues what the
  * engine lets go (control first, then repeats, then messages and windows of transfers in turn), acknowledges
  * what is left to be acknowledged, and arms one timer for all that the engine waits for.
+ *
+ * Short fragments that are waiting when the drive runs share packets. Nothing ever waits for company: when the
+ * drive ends, all that may go is gone.
  */
 #include <linux/module.h>
 
@@ -14,11 +17,13 @@
 
 #define STARVED_NS	(1 * NSEC_PER_MSEC)
 
-bool ibr_path_can_emit(struct ibr_path *path, bool control)
+bool ibr_aggregate;
+module_param_named(aggregate, ibr_aggregate, bool, 0644);
+MODULE_PARM_DESC(aggregate, "short messages that wait for the same path travel in one packet");
+
+static enum rel_kind path_kind(const struct ibr_path *path, bool control)
 {
-	if (path->state != IBRELK_PATH_UP)
-		return false;
-	return rel_can_send(&path->rel, path->native && !control ? REL_UNRELIABLE : REL_RELIABLE, path->now);
+	return path->native && !control ? REL_UNRELIABLE : REL_RELIABLE;
 }
 
 /* Is anything else going to follow at once? A guess: it only decides about an ACK request. */
@@ -28,61 +33,129 @@ static bool path_more(const struct ibr_path *path)
 	       !list_empty(&path->bulk);
 }
 
+/* What a fragment takes of the slot; a long payload travels from where it lies. */
+static u32 frag_bytes(u32 payload)
+{
+	return sizeof(struct wire_frame) + (payload <= IBR_FRAG_SMALL ? payload : 0);
+}
+
+static bool packet_takes(const struct ibr_packet *packet, enum rel_kind kind, u32 payload)
+{
+	return packet->slot && packet->kind == kind && packet->frames < WIRE_FRAMES_MAX &&
+	       payload <= IBR_FRAG_SMALL && packet->bytes + frag_bytes(payload) <= IBR_SLOT_BYTES;
+}
+
+/* Write the frames and the short payloads behind the header. Return: a fragment whose payload is long, or NULL. */
+static struct ibr_frag *packet_fill(const struct ibr_packet *packet, struct wire_header *header)
+{
+	struct wire_frame *frame = (struct wire_frame *)(header + 1);
+	u8 *payload = (u8 *)(frame + packet->frames);
+	struct ibr_frag *frag;
+
+	for (frag = packet->first; frag; frag = frag->next) {
+		memcpy(frame++, &frag->frame, sizeof(*frame));
+		if (frag->payload_len > IBR_FRAG_SMALL)
+			return frag;
+		memcpy(payload, frag->payload, frag->payload_len);
+		payload += frag->payload_len;
+	}
+	return NULL;
+}
+
+/* Number the packet that has been assembled, and queue it. */
+static void packet_send(struct ibr_path *path)
+{
+	struct ibr_packet *packet = &path->packet;
+	struct ibr_slot *slot = packet->slot;
+	struct wire_header *header;
+	struct ibr_frag *frag, *next;
+
+	if (!slot)
+		return;
+	packet->slot = NULL;
+	header = slot->header;
+	rel_send(&path->rel, packet->kind, packet->first, path_more(path), path->now, header);
+	header->token = cpu_to_le32(path->remote.token);
+	header->header_len = cpu_to_le16(sizeof(*header) + packet->frames * sizeof(struct wire_frame));
+	header->frames = cpu_to_le16(packet->frames);
+	frag = packet_fill(packet, header);
+	wire_seal(header, path->remote.secret);
+	path->transport->post(path, slot, packet->bytes, frag);
+
+	for (frag = packet->first; frag; frag = next) {
+		next = frag->next;
+		if (!frag->repeated) {
+			frag->repeated = true;
+			path->counters.tx_segments++;
+		}
+		if (packet->kind == REL_UNRELIABLE)
+			ibr_frag_put(frag);
+		else
+			path->memory += frag->payload_len;
+	}
+	path->memory_peak = max(path->memory_peak, path->memory);
+}
+
+bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
+{
+	enum rel_kind kind = path_kind(path, control);
+
+	if (path->state != IBRELK_PATH_UP)
+		return false;
+	if (packet_takes(&path->packet, kind, payload))
+		return true;
+	packet_send(path);
+	return rel_can_send(&path->rel, kind, path->now);
+}
+
 bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
 {
-	const struct ibr_transport *transport = path->transport;
-	enum rel_kind kind = path->native && !frag->control ? REL_UNRELIABLE : REL_RELIABLE;
-	u32 length = sizeof(struct wire_header) + sizeof(struct wire_frame);
-	struct wire_header *header;
-	struct ibr_slot *slot;
+	struct ibr_packet *packet = &path->packet;
 
-	slot = transport->slot(path);
-	if (!slot)
-		return false;
-	header = slot->header;
-	rel_send(&path->rel, kind, frag, path_more(path), path->now, header);
-	header->token = cpu_to_le32(path->remote.token);
-	header->header_len = cpu_to_le16(length);
-	header->frames = cpu_to_le16(1);
-	memcpy(header + 1, &frag->frame, sizeof(frag->frame));
-	wire_seal(header, path->remote.secret);
-	if (!frag->repeated) {
-		frag->repeated = true;
-		path->counters.tx_segments++;
-	}
-	if (frag->payload_len && frag->payload_len <= IBR_FRAG_SMALL) {
-		memcpy((u8 *)slot->header + length, frag->payload, frag->payload_len);
-		transport->post(path, slot, length + frag->payload_len, NULL);
+	frag->next = NULL;
+	if (packet->slot) {
+		packet->last->next = frag;
 	} else {
-		transport->post(path, slot, length, frag->payload_len ? frag : NULL);
+		packet->slot = path->transport->slot(path);
+		if (!packet->slot)
+			return false;
+		packet->first = frag;
+		packet->kind = path_kind(path, frag->control);
+		packet->frames = 0;
+		packet->bytes = sizeof(struct wire_header);
 	}
-	if (kind == REL_UNRELIABLE)
-		ibr_frag_put(frag);
-	else
-		path->memory += frag->payload_len;
-	path->memory_peak = max(path->memory_peak, path->memory);
+	packet->last = frag;
+	packet->frames++;
+	packet->bytes += frag_bytes(frag->payload_len);
+	if (frag->payload_len > IBR_FRAG_SMALL || !(frag->control || READ_ONCE(ibr_aggregate)))
+		packet_send(path);
 	return true;
 }
 
 static void drive_acked(struct rel_conn *conn, void *cookie)
 {
 	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
-	struct ibr_frag *frag = cookie;
+	struct ibr_frag *frag, *next;
 
-	path->memory -= frag->payload_len;
-	if (frag->send)
-		ibr_send_acked(frag->send);
-	ibr_frag_put(frag);
+	for (frag = cookie; frag; frag = next) {
+		next = frag->next;
+		path->memory -= frag->payload_len;
+		if (frag->send)
+			ibr_send_acked(frag->send);
+		ibr_frag_put(frag);
+	}
 }
 
 static void drive_lost(struct rel_conn *conn, void *cookie, enum rel_cause cause)
 {
 	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
-	struct ibr_frag *frag = cookie;
+	struct ibr_frag *frag;
 
-	path->memory -= frag->payload_len;
-	list_add_tail(&frag->link, &path->repeat);
-	path->queue++;
+	for (frag = cookie; frag; frag = frag->next) {
+		path->memory -= frag->payload_len;
+		list_add_tail(&frag->link, &path->repeat);
+		path->queue++;
+	}
 	path->queue_peak = max(path->queue_peak, path->queue);
 }
 
@@ -97,7 +170,7 @@ static bool drive_queue(struct ibr_path *path, struct list_head *queue)
 	struct ibr_frag *frag;
 
 	while ((frag = list_first_entry_or_null(queue, struct ibr_frag, link))) {
-		if (!ibr_path_can_emit(path, frag->control))
+		if (!ibr_path_can_emit(path, frag->control, frag->payload_len))
 			return false;
 		list_del_init(&frag->link);
 		if (!ibr_path_emit(path, frag)) {
@@ -145,15 +218,12 @@ static void drive_control(struct ibr_path *path)
 	struct wire_header *header;
 	struct ibr_slot *slot;
 
-	for (;;) {
+	while (rel_control_due(&path->rel)) {
 		slot = transport->slot(path);
 		if (!slot)
 			return;
 		header = slot->header;
-		if (!rel_poll_control(&path->rel, path->now, header)) {
-			transport->unslot(path, slot);
-			return;
-		}
+		rel_poll_control(&path->rel, path->now, header);
 		header->token = cpu_to_le32(path->remote.token);
 		header->header_len = cpu_to_le16(sizeof(*header));
 		header->frames = 0;
@@ -193,6 +263,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 					break;
 			}
 		}
+		packet_send(path);
 		drive_control(path);
 		path->transport->flush(path);
 	} else if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->ready)) {
@@ -310,7 +381,7 @@ void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
 			path->counters.drop_memory++;
 			break;
 		}
-		path->counters.rx_segments++;
+		path->counters.rx_segments += le16_to_cpu(header->frames);
 		rel_commit(&path->rel, header, path->now);
 		break;
 	case REL_DUPLICATE:

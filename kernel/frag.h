@@ -22,6 +22,7 @@ struct ibr_send;
  * struct ibr_frag - one frame and its payload
  * @ref: held by the path (queued or awaiting acknowledgement), and by each posted work request
  * @link: in one of the path's queues
+ * @next: the next fragment of the same packet, from its assembly until it is acknowledged or lost
  * @send: message that it belongs to, referenced; or NULL
  * @embedded: part of @send's memory, so not freed by itself
  * @control: reliable in native modes too
@@ -39,6 +40,7 @@ struct ibr_frag {
 	bool repeated;
 	bool small;
 	struct list_head link;
+	struct ibr_frag *next;
 	struct ibr_send *send;
 	void *payload;
 	struct wire_frame frame;

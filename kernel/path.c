@@ -259,7 +259,12 @@ static void path_connect_work(struct work_struct *work)
 
 static void forget(struct rel_conn *conn, void *cookie)
 {
-	ibr_frag_put(cookie);
+	struct ibr_frag *frag, *next;
+
+	for (frag = cookie; frag; frag = next) {
+		next = frag->next;
+		ibr_frag_put(frag);
+	}
 }
 
 /* Drop what waits to be sent. Context: path->lock held. */

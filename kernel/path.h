@@ -21,6 +21,8 @@
 
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
 
+struct ibr_frag;
+struct ibr_slot;
 struct ibr_transport;
 struct ibr_qp;
 struct ibr_cm;
@@ -50,6 +52,24 @@ struct ibr_remote {
 	u32 secret;			/* checksum seed, both directions */
 	u16 credits;
 	u16 packet_max;			/* bytes; the smaller of both sides and the path MTU */
+};
+
+/**
+ * struct ibr_packet - fragments that are going to travel together
+ * @slot: of the send queue; NULL: there is no packet
+ * @first: the fragments, chained by ibr_frag.next
+ * @last: the last of them
+ * @kind: of all of them
+ * @frames: how many they are
+ * @bytes: of the slot in use, or, with one fragment that does not fit, of its headers
+ */
+struct ibr_packet {
+	struct ibr_slot *slot;
+	struct ibr_frag *first;
+	struct ibr_frag *last;
+	enum rel_kind kind;
+	u16 frames;
+	u16 bytes;
 };
 
 /**
@@ -88,6 +108,7 @@ struct ibr_path {
 	u32 payload_max;			/* most payload with one frame */
 
 	u64 now;				/* time of the call that is running */
+	struct ibr_packet packet;		/* being assembled, while the drive runs; drive.c */
 	bool starved;				/* an allocation failed: the timer tries again */
 	int doomed;				/* negative errno: this life is to end; drive does it */
 	u64 broken_since;			/* 0: not broken */

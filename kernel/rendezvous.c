@@ -415,9 +415,9 @@ bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
 	struct ibr_frag *frag;
 	u32 length;
 
-	if (!ibr_path_can_emit(path, false))
-		return false;
 	length = min_t(u64, send->window[0].unit, send->window[0].end - offset);
+	if (!ibr_path_can_emit(path, false, length))
+		return false;
 	if (!send->data && ibr_umem_resident(&send->umem, offset) < length) {
 		send_advance(path, send, offset);
 		return true;

@@ -243,7 +243,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 {
 	struct ibr_frag *frag = &send->frag;
 
-	if (!ibr_path_can_emit(path, true))
+	if (!ibr_path_can_emit(path, true, 0))
 		return false;
 	if (ibr_handle_add(path, &send->h, IBR_HANDLE_SEND)) {
 		path->starved = true;
@@ -297,14 +297,14 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 	u32 length;
 
 	do {
-		if (!ibr_path_can_emit(path, false))
+		length = min_t(u64, send->length - send->offset, path->payload_max);
+		if (!ibr_path_can_emit(path, false, length))
 			return false;
 		frag = send_eager_frag(send);
 		if (!frag) {
 			path->starved = true;
 			return false;
 		}
-		length = min_t(u64, send->length - send->offset, path->payload_max);
 		frag->payload = (u8 *)send->data + send->offset;
 		frag->payload_len = length;
 		frame = &frag->frame;
@@ -363,13 +363,19 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	return send_eager(path, flow, send);
 }
 
+/* With a constructor, memory is not zeroed twice; ibr_send_create() sets what has to be set. */
+static void send_construct(void *send)
+{
+	memset(send, 0, sizeof(struct ibr_send));
+}
+
 int ibr_send_init(void)
 {
 	send_cache = kmem_cache_create_usercopy("ibrelk_send",
 						sizeof(struct ibr_send) + IBR_FRAG_SMALL, 0,
 						SLAB_HWCACHE_ALIGN,
 						offsetof(struct ibr_send, frag.inline_payload),
-						IBR_FRAG_SMALL, NULL);
+						IBR_FRAG_SMALL, send_construct);
 	return send_cache ? 0 : -ENOMEM;
 }
 

@@ -64,10 +64,6 @@ static struct ibr_slot *loop_slot(struct ibr_path *path)
 	return &slot->slot;
 }
 
-static void loop_unslot(struct ibr_path *path, struct ibr_slot *slot)
-{
-}
-
 static void loop_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	struct loop *loop = path->transport_data;
@@ -167,7 +163,6 @@ const struct ibr_transport ibr_transport_loop = {
 	.name = "loop",
 	.type = IB_QPT_UD,
 	.slot = loop_slot,
-	.unslot = loop_unslot,
 	.post = loop_post,
 	.flush = loop_flush,
 	.connect = loop_connect,

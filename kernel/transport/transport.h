@@ -14,7 +14,7 @@
 struct ibr_frag;
 struct ibr_path;
 
-#define IBR_SLOT_BYTES	256	/* packet header, a frame, and payload up to IBR_FRAG_SMALL */
+#define IBR_SLOT_BYTES	512	/* packet header, frames, and their payloads of up to IBR_FRAG_SMALL each */
 
 /**
  * struct ibr_slot - a send work request
@@ -36,7 +36,6 @@ struct ibr_slot {
  * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),
  *	then, if @frag is not NULL, its payload as a second SGE (the transport takes a reference for the
  *	life of the work request). Errors are reported by ibr_path_broken(), later. Context: connection lock held
- * @unslot: give a slot back that was not posted. Context: connection lock held
  * @flush: hand what was queued to the adapter, as one chain. Context: connection lock held
  * @connect: make or renew the connection (connect.c); reports by ibr_path_connected() or
  *	ibr_path_failed(). Context: process, path->connect_lock held
@@ -47,7 +46,6 @@ struct ibr_transport {
 	const char *name;
 	enum ib_qp_type type;
 	struct ibr_slot *(*slot)(struct ibr_path *path);
-	void (*unslot)(struct ibr_path *path, struct ibr_slot *slot);
 	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
 	void (*flush)(struct ibr_path *path);
 	int (*connect)(struct ibr_path *path);

@@ -10,7 +10,6 @@ const struct ibr_transport ibr_transport_uc = {
 	.name = "uc",
 	.type = IB_QPT_UC,
 	.slot = ibr_verbs_slot,
-	.unslot = ibr_verbs_unslot,
 	.post = ibr_verbs_post,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,

@@ -27,7 +27,6 @@ const struct ibr_transport ibr_transport_ud = {
 	.name = "ud",
 	.type = IB_QPT_UD,
 	.slot = ibr_verbs_slot,
-	.unslot = ibr_verbs_unslot,
 	.post = ud_post,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,

@@ -376,15 +376,6 @@ out:
 	return slot;
 }
 
-void ibr_verbs_unslot(struct ibr_path *path, struct ibr_slot *slot)
-{
-	struct ibr_qp *qp = path->qp;
-
-	spin_lock(&qp->lock);
-	qp->free[qp->free_count++] = slot->index;
-	spin_unlock(&qp->lock);
-}
-
 /* Second part of the work request: the fragment's payload, where it lies. */
 static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send, struct ibr_frag *frag)
 {

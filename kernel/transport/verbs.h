@@ -255,7 +255,6 @@ void ibr_dest_put(struct ibr_dest *dest);
 
 /* The ops that the transports share; contexts as in transport.h. */
 struct ibr_slot *ibr_verbs_slot(struct ibr_path *path);
-void ibr_verbs_unslot(struct ibr_path *path, struct ibr_slot *slot);
 void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
 		    struct ibr_frag *frag);
 void ibr_verbs_flush(struct ibr_path *path);

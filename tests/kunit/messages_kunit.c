@@ -3,10 +3,12 @@
  * What messages are like when nothing goes wrong, in every mode: sizes across each boundary, matching,
  * levels, and what the completions say.
  */
+#include "drive.h"
 #include "pair.h"
 #include "transport/transport.h"
 
 #define MIB	(1ul << 20)
+#define BATCH	30
 
 /* Where the path a message takes changes: see IBR_FRAG_SMALL, payload, eager_max, IBR_UMEM_WINDOW. */
 static const u64 sizes[] = {
@@ -368,6 +370,49 @@ static void stream(struct kunit *test)
 	world_check(test);
 }
 
+/* Short messages of one batch share packets; what is sent alone, or not allowed to, does not. */
+static void together(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	const struct faults none = { .seed = 1 }, lossy = { .seed = 1, .drop = 96 };
+	u32 peer = side_add_side(test, a, b), round, i;
+	unsigned long from = user_alloc(test, PAGE_SIZE), to = user_alloc(test, PAGE_SIZE);
+	u32 seen[2];
+
+	user_fill(test, from, PAGE_SIZE, 1);
+	for (round = 0; round < 3; round++) {
+		bool native = ibr_mode_native(a->endpoint->mode);
+
+		if (round == 2 && native)
+			break;
+		/* The flow is open, and nothing is under way. */
+		side_recv(test, b, IBRELK_PEER_ANY, to, 8, 99, 99);
+		side_send(test, a, peer, from, 8, 99, 99);
+		side_wait_op(test, a, 99, 0);
+		side_wait_op(test, b, 99, 0);
+		for (i = 0; i < BATCH; i++)
+			side_recv(test, b, IBRELK_PEER_ANY, to + 8 * i, 8, i, i);
+		user_fill(test, to, 8 * BATCH, 2);
+		WRITE_ONCE(ibr_aggregate, round);
+		faults_set(round == 2 ? &lossy : &none);
+		side_submit_sends(test, a, peer, from, 8, BATCH);
+		for (i = 0; i < BATCH; i++) {
+			KUNIT_EXPECT_EQ(test, side_wait(test, a).status, 0);
+			/* Those of a lost packet come later, but all come. */
+			KUNIT_EXPECT_EQ(test, side_wait(test, b).status, 0);
+		}
+		if (round < 2)
+			seen[round] = READ_ONCE(wire_faults.seen);
+		KUNIT_EXPECT_TRUE(test, user_check(test, to, 8 * BATCH, 1));
+	}
+	WRITE_ONCE(ibr_aggregate, false);
+	faults_set(NULL);
+	/* A short message and its frame are 48 bytes: nine of them fill a slot. */
+	KUNIT_EXPECT_LE(test, seen[1], BATCH / 9 + 1 + 4);
+	KUNIT_EXPECT_GE(test, seen[0], BATCH);
+	world_check(test);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(posted, mode_next),
 	KUNIT_CASE_PARAM(unexpected, mode_next),
@@ -378,6 +423,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(levels, mode_next),
 	KUNIT_CASE_PARAM(no_success, mode_next),
 	KUNIT_CASE_PARAM(stream, mode_next),
+	KUNIT_CASE_PARAM(together, mode_next),
 	{}
 };
 

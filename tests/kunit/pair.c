@@ -163,6 +163,28 @@ int side_submit(struct kunit *test, struct side *side, const struct ibrelk_comma
 	return ibr_command_batch(side->endpoint, user, 1);
 }
 
+void side_submit_sends(struct kunit *test, struct side *side, u32 peer, u64 addr, u64 length, u32 count)
+{
+	struct world *world = test->priv;
+	struct ibrelk_command __user *user = (void __user *)world->scratch;
+	u32 i;
+
+	KUNIT_ASSERT_LE(test, count * sizeof(*user), PAGE_SIZE);
+	for (i = 0; i < count; i++) {
+		struct ibrelk_command command = {
+			.opcode = IBRELK_OP_SEND,
+			.peer = peer,
+			.addr = addr + i * length,
+			.length = length,
+			.tag = i,
+			.user_data = i,
+		};
+
+		KUNIT_ASSERT_EQ(test, copy_to_user(user + i, &command, sizeof(command)), 0ul);
+	}
+	KUNIT_ASSERT_EQ(test, ibr_command_batch(side->endpoint, user, count), (int)count);
+}
+
 void side_accept(struct kunit *test, struct side *side, const struct ibrelk_command *command)
 {
 	KUNIT_ASSERT_EQ(test, side_submit(test, side, command), 1);

@@ -62,6 +62,8 @@ u32 side_add_side(struct kunit *test, struct side *side, const struct side *peer
 
 /** side_submit() - one command by the door. Return: as ibr_command_batch() */
 int side_submit(struct kunit *test, struct side *side, const struct ibrelk_command *command);
+/** side_submit_sends() - @count sends of @length bytes each from @addr on, tagged by number, in one batch */
+void side_submit_sends(struct kunit *test, struct side *side, u32 peer, u64 addr, u64 length, u32 count);
 /** side_accept() - the same, and it must be accepted */
 void side_accept(struct kunit *test, struct side *side, const struct ibrelk_command *command);
 void side_send(struct kunit *test, struct side *side, u32 peer, u64 addr, u64 length, u64 tag, u64 user_data);
@@ -114,7 +116,7 @@ struct ibr_path *world_path(struct kunit *test, u32 mode);
 
 u64 world_random(struct world *world);
 
-/** mode_next() - KUNIT_CASE_PARAM() over all modes; mode_of() is the current one */
+/** mode_next() - KUNIT_CASE_PARAM() over all modes */
 const void *mode_next(const void *previous, char *name);
 const void *mode_next_reliable(const void *previous, char *name);
 const void *mode_next_native(const void *previous, char *name);
