@@ -296,13 +296,14 @@ troubles()
 }
 
 if [ -n "$measuring" ]; then
+	# Random numbers (soft-RoCE, netem, and now and then an interrupt) cost thousands of instructions until the
+	# kernel has gathered what it calls entropy, as every node has soon after it was started. It gathers some
+	# while somebody waits for it.
+	timeout 60 head -c 1 /dev/random >/dev/null
 	insmod /files/ibrelk.ko allow_native=1 loopback=0 || echo "FAILED: insmod"
 fi
 if [ -n "$full" ]; then
 	for mode; do sizes "$mode"; done
-	# netem draws a random number for each packet, which costs thousands of instructions until the kernel has
-	# gathered what it calls entropy. It gathers some while somebody waits for it.
-	[ -z "$measuring" ] || timeout 60 head -c 1 /dev/random >/dev/null
 	for trouble in '0.1 0' '1 0' '5 0' '0 1' '0 10' '1 1'; do
 		# shellcheck disable=SC2086
 		wire $trouble
