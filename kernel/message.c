@@ -562,6 +562,7 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 		inflow_skip(flow, sequence);
 		if (flow->gone)
 			return 0;
+		inflow_recover_credit(flow, le32_to_cpu(frame->rts.spent));
 	}
 	if (inflow_early(flow, sequence, &where)) {
 		path->counters.rx_duplicates++;
@@ -575,7 +576,7 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	message->wire_flags = frame->flags;
 	message->sequence = sequence;
 	message->rts_message = le32_to_cpu(frame->rts.message);
-	message->length = le64_to_cpu(frame->rts.length);
+	message->length = le32_to_cpu(frame->rts.length);
 	message->immediate = le64_to_cpu(frame->rts.immediate);
 	list_add_tail(&message->link, where);
 	inflow_advance(flow);

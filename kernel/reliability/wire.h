@@ -152,6 +152,7 @@ enum wire_frame_type {
  * @eager.length: of the whole message
  * @eager.spent: eager cost of the flow before this message, low 32 bits; lets native modes find credit
  *	that was lost with a message
+ * @rts.spent: likewise
  * @rts.message: handle that CTS and FIN name
  * @cts.transfer: handle that DATA names
  * @cts.offset: where the window starts; a window is asked for once, in rising order
@@ -179,7 +180,8 @@ struct wire_frame {
 		struct {
 			__le32 sequence;
 			__le32 message;
-			__le64 length;
+			__le32 length;
+			__le32 spent;
 			__le64 tag;
 			__le64 immediate;
 		} rts;
@@ -324,7 +326,7 @@ enum wire_verdict wire_token(const void *packet, u32 len, u32 *token);
  * @secret: the path's checksum seed
  *
  * Checks, in this order: length, version, token, header length against @frames, checksum, type, that
- * only types with frames have some, the header's flags, each frame's type, flags, payload lengths
+ * types with frames have some, and others none, the header's flags, each frame's type, flags, payload lengths
  * (their sum must be exactly the rest of the packet; none where the type has none) and the bounds
  * inside each frame (eager: offset + payload <= length, no empty fragment but for a message of length
  * 0; data: no empty payload and no overflow of offset + payload; cts: length and unit not 0 and no

@@ -227,6 +227,42 @@ static void survived_natively(struct kunit *test)
 	world_check(test);
 }
 
+/* All eager messages are lost, and only announced ones follow: the credit comes back all the same. */
+static void credit_comes_back(struct kunit *test)
+{
+	enum { EAGER = 40, SIZE = 4000, LONG = 20000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, LONG), to = user_alloc(test, LONG);
+	const struct faults no_data = { .drop = 256, .data = true };
+	struct ibr_outflow *flow;
+	u64 left;
+
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 1, 0);
+	side_send(test, a, peer, from, SIZE, 1, 0);
+	side_wait_op(test, a, 0, 0);
+	side_wait_op(test, b, 0, 0);
+	rcu_read_lock();
+	flow = rcu_dereference(ibr_contact_find(a->endpoint, peer)->out);
+	left = flow->limit - flow->cost;
+	rcu_read_unlock();
+
+	faults_set(&no_data);
+	for (i = 0; i < EAGER; i++)
+		side_send(test, a, peer, from, SIZE, 1, i);
+	for (i = 0; i < EAGER; i++)
+		side_wait_op(test, a, i, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(wire_faults.dropped == EAGER));
+	KUNIT_EXPECT_EQ(test, flow->limit - flow->cost, left - EAGER * ibr_message_cost(SIZE));
+	faults_set(NULL);
+	side_recv(test, b, IBRELK_PEER_ANY, to, LONG, 2, 1);
+	side_send(test, a, peer, from, LONG, 2, 1);
+	side_wait_op(test, b, 1, 0);
+	side_wait_op(test, a, 1, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(flow->limit) - flow->cost >= left));
+	world_check(test);
+}
+
 /* The queue pair breaks again and again, under traffic: the same life goes on. */
 static void rebuilt(struct kunit *test)
 {
@@ -331,6 +367,7 @@ static void given_up(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(survived, trouble_next_reliable),
 	KUNIT_CASE_PARAM(survived_natively, trouble_next_native),
+	KUNIT_CASE_PARAM(credit_comes_back, mode_next_native),
 	KUNIT_CASE_PARAM(rebuilt, mode_next_reliable),
 	KUNIT_CASE_PARAM(black_out, mode_next_reliable),
 	KUNIT_CASE_PARAM(given_up, mode_next),

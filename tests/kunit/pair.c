@@ -385,9 +385,12 @@ struct faults wire_faults;
 static enum ibr_loop_fault faults_hook(struct ibr_path *path, void *packet, u32 length)
 {
 	struct faults *faults = &wire_faults;
+	const struct wire_header *header = packet;
 	u64 draw;
 	u32 luck;
 
+	if (faults->data && header->type != WIRE_PACKET_UNRELIABLE)
+		return IBR_LOOP_PASS;
 	faults->seen++;
 	draw = random_step(&faults->seed);
 	luck = draw & 255;

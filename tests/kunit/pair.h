@@ -103,6 +103,7 @@ struct faults {
 	u32 duplicate;
 	u32 hold;
 	u32 corrupt;
+	bool data;			/* native modes: only what nobody repeats is in danger */
 	u32 seen, dropped, corrupted;
 };
 extern struct faults wire_faults;	/* those in force */
