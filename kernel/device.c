@@ -48,20 +48,6 @@ struct ibr_addr {
 	bool seen;			/* likewise */
 };
 
-/* struct ibr_quirk - what cannot be detected */
-struct ibr_quirk {
-	u32 driver;
-	bool multi_packet;		/* see struct ibr_device */
-};
-
-/*
- * Soft-RoCE's receiver can wedge when a packet of a message of several is lost (see
- * Documentation/transport.rst), so there a work request is one packet.
- */
-static const struct ibr_quirk quirks[] = {
-	{ .driver = RDMA_DRIVER_RXE, .multi_packet = false },
-};
-
 static const u8 zero_gid[16];
 
 static DEFINE_SPINLOCK(devices_lock);	/* softirq-safe; what the structs say */
@@ -665,10 +651,6 @@ static void device_detect(struct ibr_device *device)
 	for (i = 0; i < ARRAY_SIZE(types); i++)
 		if (ibr_qp_probe(ib, device->pd, types[i]))
 			device->types |= BIT(types[i]);
-	device->multi_packet = true;
-	for (i = 0; i < ARRAY_SIZE(quirks); i++)
-		if (quirks[i].driver == ib->ops.driver_id)
-			device->multi_packet = quirks[i].multi_packet;
 }
 
 static bool layer_of(struct ib_device *ib, u32 num, enum ibr_link_layer *layer)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * RDMA devices and their ports: found as an ib_client, followed through netdev, GID and port events,
- * and let go when they are removed. Properties that differ between devices are detected here, or in
- * the one quirk table here.
+ * and let go when they are removed. Properties that differ between devices are detected here.
  */
 #ifndef IBR_DEVICE_H
 #define IBR_DEVICE_H

@@ -518,11 +518,6 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 	return count;
 }
 
-int ibr_endpoint_init(void)
-{
-	return 0;
-}
-
 /* No descriptor is open any more; what lingers is cut short. Afterwards no endpoint exists. */
 void ibr_endpoint_exit(void)
 {

@@ -24,8 +24,8 @@ struct gen_pool;
 
 /**
  * struct ibr_endpoint - see Documentation/locking.rst
- * @ref: held by the descriptor, and by each of its flows
- * @lock: softirq-safe; covers @match, @unexpected_*, @open, @contact_hash. Innermost but for a ring's lock
+ * @ref: held by the descriptor (by lingering after that), by each of its flows, and by each receive
+ * @lock: softirq-safe; covers @match, @unexpected_*, @open, and what follows it. Innermost but for a ring's lock
  */
 struct ibr_endpoint {
 	struct kref ref;
@@ -105,7 +105,6 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max);
 /** ibr_stats_dump() - IBRELK_IOC_DUMP. Return: 0 or -errno (stats.c) */
 int ibr_stats_dump(struct ibrelk_dump *dump);
 
-int ibr_endpoint_init(void);
 void ibr_endpoint_exit(void);
 
 #endif /* IBR_ENDPOINT_H */

@@ -62,7 +62,7 @@ enum ibr_outflow_state {
 
 /**
  * struct ibr_outflow - sender's half; all but the immutable members under path->lock
- * @ref: held by the contact, and by each send
+ * @ref: held by the contact, by the path's list while the flow is OPENING or OPEN, and by each send
  */
 struct ibr_outflow {
 	struct ibr_handle h;
@@ -302,8 +302,6 @@ void ibr_message_refuse(struct ibr_message *message);
 void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv);
 
 struct ibr_recv *ibr_recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
-/** ibr_recv_destroy() - one that never was posted */
-void ibr_recv_destroy(struct ibr_recv *recv);
 /** struct ibr_recv_result - what a receive completes with */
 struct ibr_recv_result {
 	int status;

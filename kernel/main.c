@@ -49,7 +49,7 @@ static const struct ibr_part parts[] = {
 	{ "message", ibr_message_init, ibr_message_exit },
 	{ "ring", ibr_ring_init, ibr_ring_exit },
 	{ "path", ibr_path_init, ibr_path_exit },
-	{ "endpoint", ibr_endpoint_init, ibr_endpoint_exit },
+	{ "endpoint", NULL, ibr_endpoint_exit },
 	{ "device", ibr_device_init, ibr_device_exit },
 	{ "chardev", ibr_chardev_init, ibr_chardev_exit },
 };
@@ -71,7 +71,7 @@ static int __init ibr_init(void)
 	}
 
 	for (i = 0; i < ARRAY_SIZE(parts); i++) {
-		error = parts[i].init();
+		error = parts[i].init ? parts[i].init() : 0;
 		if (error) {
 			pr_err("cannot start %s: %d\n", parts[i].name, error);
 			ibr_parts_exit(i);

@@ -221,19 +221,6 @@ void match_message_remove(struct match *match, struct match_message *message)
 	match->messages--;
 }
 
-struct match_recv *match_cancel(struct match *match, u64 cookie)
-{
-	struct match_recv *recv;
-
-	list_for_each_entry(recv, &match->recv_all, links.all) {
-		if (recv->cookie == cookie) {
-			match_recv_remove(match, recv);
-			return recv;
-		}
-	}
-	return NULL;
-}
-
 u32 match_cancel_all(struct match *match, u64 cookie, struct list_head *cancelled)
 {
 	struct match_recv *recv, *next;

@@ -44,7 +44,7 @@ struct match_links {
  * struct match_recv - a posted receive, embedded in its owner's object
  * @tag: wanted tag
  * @ignore: bits of it that need not match
- * @cookie: the user's name for it, for match_cancel()
+ * @cookie: the user's name for it, for match_cancel_all()
  * @source: wanted source handle, or MATCH_SOURCE_ANY
  * @space: match space
  * @posted: it is in the table (set by match.c)
@@ -158,16 +158,6 @@ void match_recv_remove(struct match *match, struct match_recv *recv);
  * @message: it must be in
  */
 void match_message_remove(struct match *match, struct match_message *message);
-
-/**
- * match_cancel() - take out the oldest posted receive with this cookie
- * @match: the tables
- * @cookie: the user's name for it
- *
- * Return: it, or NULL. Cost grows with the number of posted receives; to cancel all that have the
- * cookie, use match_cancel_all(), which walks over them once and not once for each.
- */
-struct match_recv *match_cancel(struct match *match, u64 cookie);
 
 /**
  * match_cancel_all() - take out every posted receive with this cookie

@@ -550,20 +550,6 @@ u64 ibr_umem_resident(const struct ibr_umem *umem, u64 offset)
 	return end - offset;
 }
 
-bool ibr_umem_can_advance(const struct ibr_umem *umem, u64 offset)
-{
-	u64 index = div_u64(offset, IBR_UMEM_WINDOW);
-	int i;
-
-	for (i = 0; i < 2; i++, index++) {
-		if (index * IBR_UMEM_WINDOW >= umem->length)
-			break;
-		if (!ibr_umem_window_length(umem, index))
-			return true;
-	}
-	return false;
-}
-
 void ibr_umem_advance(struct ibr_umem *umem, u64 offset)
 {
 	u64 index = div_u64(offset, IBR_UMEM_WINDOW);

@@ -116,16 +116,6 @@ void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 lengt
 void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
 
 /**
- * ibr_umem_can_advance() - is there anything for ibr_umem_advance() to make resident?
- * @umem: user memory
- * @offset: in the buffer, bytes
- *
- * Not so if the two windows from @offset on are resident: who needs memory beyond them must be done
- * with more first, and would only keep the worker spinning. Context: as ibr_umem_advance().
- */
-bool ibr_umem_can_advance(const struct ibr_umem *umem, u64 offset);
-
-/**
  * ibr_umem_finish() - the transfer is over
  * @umem: user memory; also one of length 0
  * @keep_bounced: false: throw bounced data away (cancel, exit, a transfer that failed half-way)

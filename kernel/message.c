@@ -49,16 +49,6 @@ static void recv_free(struct ibr_recv *recv)
 	kmem_cache_free(recv_cache, recv);
 }
 
-static void recv_unpinned(struct ibr_umem *umem)
-{
-	recv_free(container_of(umem, struct ibr_recv, umem));
-}
-
-void ibr_recv_destroy(struct ibr_recv *recv)
-{
-	ibr_umem_finish(&recv->umem, false, recv_unpinned);
-}
-
 static void recv_entry_release(struct ibr_ring_entry *entry)
 {
 	struct ibr_recv *recv = container_of(entry, struct ibr_recv, entry);

@@ -15,7 +15,6 @@
 #include "path.h"
 #include "transport/transport.h"
 
-#define CREDIT_PKTS		64
 #define RECONNECT_MS		500
 
 static unsigned int window_pkts = 64;
@@ -329,7 +328,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 	struct rel_config config = {
 		.native = path->native,
 		.window_pkts = clamp(READ_ONCE(window_pkts), 2u, 64u),
-		.credit_pkts = CREDIT_PKTS,
+		.credit_pkts = IBR_CREDIT_PKTS,
 		.peer_credit_pkts = remote->credits,
 		/* Tokens are random, so they serve as first numbers too. */
 		.number_start = path->token,

@@ -74,8 +74,8 @@ struct ibr_packet {
 
 /**
  * struct ibr_path - see Documentation/locking.rst
- * @ref: held by the table, by each flow half that uses the path, by the queue pair, by pending work
- *	and the armed timer
+ * @ref: held by the table, by each flow half that uses the path, by the queue pair of a connection, by
+ *	each destination (UD), by connecting, and by whoever uses it for a moment
  * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  */

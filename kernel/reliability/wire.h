@@ -155,7 +155,8 @@ enum wire_frame_type {
  * @rts.spent: likewise
  * @rts.message: handle that CTS and FIN name
  * @cts.transfer: handle that DATA names
- * @cts.offset: where the window starts; a window is asked for once, in rising order
+ * @cts.offset: where the window starts; windows are asked for in rising order, in native modes again if
+ *	something of one was lost
  * @cts.length: bytes of the window
  * @cts.unit: payload of each fragment of the window but the last
  * @data.offset: DATA: of the payload in the message; WINDOW_END: of the window

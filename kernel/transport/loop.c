@@ -14,22 +14,17 @@
 #include "transport.h"
 
 #define LOOP_SLOTS	128
-#define LOOP_CREDITS	64
 #define LOOP_PACKET_MAX	4096
 #define LOOP_BATCH	32
 
-/**
- * struct loop_slot - a slot and the room to assemble the packet in
- * @busy: on its way round
- */
+/* struct loop_slot - a slot and the room to assemble the packet in */
 struct loop_slot {
 	struct ibr_slot slot;
 	u32 length;
-	bool busy;
 	u8 packet[LOOP_PACKET_MAX] __aligned(8);
 };
 
-/**
+/*
  * struct loop - transport_data of a loop path
  * @head: slots ever posted; @tail: ever delivered. Written under path->lock
  */
@@ -38,7 +33,6 @@ struct loop {
 	struct tasklet_struct tasklet;
 	u32 head;
 	u32 tail;
-	bool wanted;		/* a caller found no slot */
 	struct loop_slot *held;	/* by the fault hook: follows the next packet */
 	struct loop_slot slots[LOOP_SLOTS];
 };
@@ -53,15 +47,11 @@ void ibr_loop_set_hook(enum ibr_loop_fault (*hook)(struct ibr_path *path, void *
 static struct ibr_slot *loop_slot(struct ibr_path *path)
 {
 	struct loop *loop = path->transport_data;
-	struct loop_slot *slot;
 
-	if (!loop || loop->head - READ_ONCE(loop->tail) >= LOOP_SLOTS) {
-		if (loop)
-			loop->wanted = true;
+	/* Whoever finds none is driven again when some have been delivered. */
+	if (!loop || loop->head - READ_ONCE(loop->tail) >= LOOP_SLOTS)
 		return NULL;
-	}
-	slot = &loop->slots[loop->head % LOOP_SLOTS];
-	return &slot->slot;
+	return &loop->slots[loop->head % LOOP_SLOTS].slot;
 }
 
 static void loop_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
@@ -126,7 +116,7 @@ static int loop_connect(struct ibr_path *path)
 	struct ibr_remote remote = {
 		.token = path->token,
 		.secret = get_random_u32(),
-		.credits = LOOP_CREDITS,
+		.credits = IBR_CREDIT_PKTS,
 		.packet_max = LOOP_PACKET_MAX,
 	};
 	struct loop *loop;

@@ -25,7 +25,6 @@ struct ibr_path;
 struct ibr_port;
 struct rdma_cm_id;
 
-#define IBR_CREDIT_PKTS		64	/* data packets that a path takes at a time */
 #define IBR_PACKET_MIN		256	/* smallest packet_max that a path can work with */
 #define IBR_PACKET_MAX		4096	/* largest: one packet of the largest path MTU */
 #define IBR_QKEY		0xc1b5e1cdu	/* top bit set: only kernels may use it */
@@ -35,7 +34,6 @@ struct rdma_cm_id;
  * @ib: the device
  * @pd: protection domain of everything on it
  * @types: bit (1 << IB_QPT_...) for each queue pair type that it can make
- * @multi_packet: work requests of several packets survive loss (see the quirk table in device.c)
  * @users: one for being registered, one for each queue pair and address handle
  * @idle: completed when @users is 0
  */
@@ -43,7 +41,6 @@ struct ibr_device {
 	struct ib_device *ib;		/* immutable from here ... */
 	struct ib_pd *pd;
 	u32 types;
-	bool multi_packet;
 	u32 port_count;
 	struct ibr_port *ports;		/* ... to here */
 	refcount_t users;

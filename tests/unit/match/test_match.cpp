@@ -131,7 +131,6 @@ TEST_F(Match, match_init__is_empty)
 	EXPECT_EQ(match->messages, 0u);
 	EXPECT_EQ(match_recv_first(match.get()), nullptr);
 	EXPECT_EQ(match_message_first(match.get()), nullptr);
-	EXPECT_EQ(match_cancel(match.get(), 0), nullptr);
 	EXPECT_EQ(take(1, 1), nullptr);
 }
 
@@ -397,19 +396,6 @@ TEST_F(Match, match_message_remove__head_middle_and_tail_of_equal_ones)
 	EXPECT_EQ(receive(1, 5), nullptr);
 }
 
-TEST_F(Match, match_cancel__takes_oldest_with_the_cookie_of_any_kind_and_space)
-{
-	post(1, 5, 0, MATCH_TAGGED, 1);
-	match_recv *a = post(MATCH_SOURCE_ANY, 5, 0, MATCH_UNTAGGED, 2);
-	match_recv *b = post(1, 5, 0, MATCH_TAGGED, 2);
-
-	EXPECT_EQ(match_cancel(match.get(), 2), a);
-	EXPECT_FALSE(a->posted);
-	EXPECT_EQ(match_cancel(match.get(), 2), b);
-	EXPECT_EQ(match_cancel(match.get(), 2), nullptr);
-	EXPECT_EQ(match->recvs, 1u);
-}
-
 TEST_F(Match, match_cancel_all__takes_all_with_the_cookie_in_order)
 {
 	std::vector<match_recv *> mine;
@@ -541,11 +527,10 @@ private:
 	void step()
 	{
 		if (chance(remove_pct)) {
-			switch (draw(4)) {
+			switch (draw(3)) {
 			case 0: remove_recv(); break;
 			case 1: remove_message(); break;
-			case 2: cancel(); break;
-			case 3:
+			case 2:
 				if (chance(20))
 					cancel_all();
 				break;
@@ -644,22 +629,6 @@ private:
 		ASSERT_FALSE(message->waiting);
 		forget(*message);
 		model_messages.erase(chosen);
-	}
-
-	void cancel()
-	{
-		u64 cookie = draw(6);
-		auto oldest = std::ranges::find(model_recvs, cookie, &model_recv::cookie);
-		match_recv *recv = match_cancel(match.get(), cookie);
-
-		if (oldest == model_recvs.end()) {
-			ASSERT_EQ(recv, nullptr);
-			return;
-		}
-		ASSERT_EQ(recv, recvs[oldest->id].get());
-		ASSERT_FALSE(recv->posted);
-		forget(*recv);
-		model_recvs.erase(oldest);
 	}
 
 	void cancel_all()

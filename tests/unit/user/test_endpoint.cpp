@@ -83,8 +83,8 @@ TEST_F(EndpointTest, create__errors)
 	options.reserved[2] = 0;
 	options.mode = IBRELK_MODE_COUNT;
 	EXPECT_EQ(ibrelk_endpoint_open(device->handle(), &options, &endpoint), -EINVAL);
-	fake::behaviour().endpoint_error = EDQUOT;
-	EXPECT_EQ(ibrelk::Endpoint::create(*device, *ring).error(), EDQUOT);
+	fake::behaviour().endpoint_error = ENODEV;
+	EXPECT_EQ(ibrelk::Endpoint::create(*device, *ring).error(), ENODEV);
 	fake::behaviour().endpoint_error = 0;
 	EXPECT_EQ(endpoint, nullptr);
 	ibrelk_endpoint_close(nullptr);

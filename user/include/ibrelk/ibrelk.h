@@ -345,7 +345,7 @@ struct ibrelk_endpoint_options {
  *         -EINVAL (mode, door, limits, reserved members, no ring, or IBRELK_DOOR has no known value),
  *         -EPERM (native modes are not allowed on this node), -EADDRINUSE (endpoint number taken),
  *         -EADDRNOTAVAIL (no usable port has that GID), -ENODEV (no usable port for the mode),
- *         -EDQUOT (the user's quota is used up), -EMFILE, -ENOMEM,
+ *         -EMFILE, -ENFILE, -ENOMEM,
  *         -ENOTSUP (io_uring was forced and does not work here)
  */
 int ibrelk_endpoint_open(const struct ibrelk_device *device, const struct ibrelk_endpoint_options *options,

@@ -134,7 +134,7 @@ struct ibrelk_ring_create {
  *
  * Errors: EINVAL (mode, flags, reserved, limits), EPERM (native mode not allowed), EADDRINUSE (endpoint
  * number taken), EADDRNOTAVAIL (no usable port has that GID), ENODEV (no usable port at all, or none
- * that has the mode's queue pair type), EBADF (not a ring of the same user), EMFILE, ENOMEM, EDQUOT.
+ * that has the mode's queue pair type), EBADF (not a ring of the same user), EMFILE, ENFILE, ENOMEM, EFAULT.
  */
 struct ibrelk_endpoint_create {
 	__u32 mode;
@@ -208,13 +208,13 @@ struct ibrelk_counters {
 	__u64 unexpected_messages;	/* messages that arrived before their receive */
 	__u64 bounced_bytes;		/* bytes that went through a bounce buffer, memory not being pinnable */
 	__u64 drop_length;		/* received packets dropped: shorter than they say, or too short */
-	__u64 drop_version;		/* ... other protocol version or unknown type */
+	__u64 drop_version;		/* ... other protocol version */
 	__u64 drop_checksum;		/* ... header checksum wrong */
 	__u64 drop_token;		/* ... of no live path: forged, or of a former life */
 	__u64 drop_window;		/* ... outside the receive window */
 	__u64 drop_flow;		/* ... for a flow or transfer that does not exist (any more) */
 	__u64 drop_memory;		/* ... no memory to keep it; will be sent again */
-	__u64 drop_malformed;		/* ... frame with impossible contents */
+	__u64 drop_malformed;		/* ... unknown type, or frame with impossible contents */
 	__u64 send_errors;		/* work requests that completed in error */
 	__u64 reconnects;		/* queue pairs rebuilt */
 	__u64 reserved[3];
@@ -376,7 +376,7 @@ struct ibrelk_ring_wait {
  * @reserved: zero
  *
  * ADD does not talk to the peer: contact is made by the first command that needs it.
- * Errors: EINVAL (zero endpoint number, reserved), ENOENT (QUERY: no such handle), ENOMEM, ENOSPC.
+ * Errors: EINVAL (ADD: zero GID or endpoint number; reserved), ENOENT (QUERY: no such handle), ENOMEM, ENOSPC.
  */
 struct ibrelk_peer {
 	struct ibrelk_addr addr;
@@ -390,7 +390,8 @@ struct ibrelk_peer {
  * @IBRELK_OP_SEND: send a message
  * @IBRELK_OP_RECV: post a receive
  * @IBRELK_OP_CANCEL: cancel the posted receives whose user_data equals .addr; each completes with
- *	-ECANCELED, and this command with the number cancelled in .length (-ENOENT if 0)
+ *	-ECANCELED, and this command, in the receive ring, with their number in .length, and status
+ *	-ENOENT if that is 0. A receive that a message has taken is posted no more
  *
  * The others are numbered so that they can come without breaking anything; at present they are
  * answered with EOPNOTSUPP.
