@@ -420,7 +420,8 @@ static void link_agree(struct ibr_link *link, const struct wire_hello *theirs)
 	memcpy(remote->instance, theirs->instance, sizeof(remote->instance));
 	remote->token = le32_to_cpu(theirs->token);
 	remote->credits = le16_to_cpu(theirs->credits);
-	remote->packet_max = min(link->packet_max, le16_to_cpu(theirs->packet_max));
+	remote->packet_said = le16_to_cpu(theirs->packet_max);
+	remote->packet_max = min(link->packet_max, remote->packet_said);
 	if (link->cm->path->transport->type == IB_QPT_UD) {
 		high = cpu_to_le32(max(link->token, remote->token));
 		remote->secret = rel_crc32c(min(link->token, remote->token), &high, sizeof(high));
@@ -561,6 +562,7 @@ static bool path_knows(struct ibr_path *path, const struct ibr_remote *remote, u
 	dest = path->transport_data;
 	same = path->state == IBRELK_PATH_UP && dest && dest->qpn == qpn &&
 	       path->remote.token == remote->token && path->remote.credits == remote->credits &&
+	       path->remote.packet_said == remote->packet_said &&
 	       !memcmp(path->remote.instance, remote->instance, sizeof(remote->instance));
 	spin_unlock_bh(&path->lock);
 	return same;
@@ -587,7 +589,8 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		cm_retry(cm, -ECONNRESET, 0);
 		return;
 	}
-	if (!ud || !path_knows(path, &link->remote, link->dest->qpn)) {
+	if (!ud || path->remote.packet_max != link->remote.packet_max ||
+	    !path_knows(path, &link->remote, link->dest->qpn)) {
 		path_let_go(path);
 		ibr_qp_get(link->qp);
 		if (link->dest)
@@ -840,6 +843,7 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link)
 	struct ibr_remote remote = {
 		.token = le32_to_cpu(link->hello.token),
 		.credits = le16_to_cpu(link->hello.credits),
+		.packet_said = le16_to_cpu(link->hello.packet_max),
 	};
 
 	memcpy(remote.instance, link->hello.instance, sizeof(remote.instance));

@@ -11,6 +11,7 @@
 #include "device.h"
 #include "drive.h"
 #include "flow.h"
+#include "memory.h"
 #include "params.h"
 #include "path.h"
 #include "transport/transport.h"
@@ -199,24 +200,28 @@ void ibr_path_want(struct ibr_path *path)
 
 /*
  * A life that ended on this side alone must not be taken for the same one by the peer: the next
- * handshake presents a new token. Context: path->connect_lock held.
+ * handshake presents a new token. Return: 0, or -errno: the path has none, and cannot connect.
+ * Context: path->connect_lock held.
  */
-static void path_renew_token(struct ibr_path *path)
+static int path_renew_token(struct ibr_path *path)
 {
-	int ret;
+	int ret = 0;
 
 	spin_lock_bh(&path->lock);
 	if (!path->renew || path->removed)
 		goto out;
-	rhashtable_remove_fast(&tokens, &path->token_node, by_token);
+	if (path->hashed)
+		rhashtable_remove_fast(&tokens, &path->token_node, by_token);
 	do {
 		path->token = get_random_u32();
-		ret = rhashtable_insert_fast(&tokens, &path->token_node, by_token);
+		ret = ibr_alloc_fails() ? -ENOMEM :
+					  rhashtable_insert_fast(&tokens, &path->token_node, by_token);
 	} while (ret == -EEXIST);
 	path->hashed = !ret;
 	path->renew = ret;
 out:
 	spin_unlock_bh(&path->lock);
+	return ret;
 }
 
 /*
@@ -227,6 +232,7 @@ static void path_connect_work(struct work_struct *work)
 {
 	struct ibr_path *path = container_of(to_delayed_work(work), struct ibr_path, connect_work);
 	bool wanted = false, broken;
+	int ret;
 
 	mutex_lock(&path->connect_lock);
 	spin_lock_bh(&path->lock);
@@ -235,7 +241,7 @@ static void path_connect_work(struct work_struct *work)
 
 	if (broken)
 		path->transport->disconnect(path);
-	path_renew_token(path);
+	ret = path_renew_token(path);
 
 	/* Asked and answered under one lock: whoever queues a send later sees the state and asks again. */
 	spin_lock_bh(&path->lock);
@@ -246,10 +252,9 @@ static void path_connect_work(struct work_struct *work)
 	spin_unlock_bh(&path->lock);
 
 	if (wanted) {
-		int ret;
-
 		path->attempts++;
-		ret = path->transport->connect(path);
+		if (!ret)
+			ret = path->transport->connect(path);
 		if (ret)
 			ibr_path_failed(path, ret);
 	}
@@ -309,6 +314,7 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 	path_purge(path, &path->repeat);
 	if (path->established) {
 		rel_conn_drain(&path->rel, forget);
+		ibr_path_add_engine(path, &path->counters);
 		path->renew = true;
 	}
 	path->established = false;
@@ -342,6 +348,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
 	path->established = true;
+	path->counters.lives++;
 }
 
 void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,

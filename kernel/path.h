@@ -52,6 +52,7 @@ struct ibr_remote {
 	u32 secret;			/* checksum seed, both directions */
 	u16 credits;
 	u16 packet_max;			/* bytes; the smaller of both sides and the path MTU */
+	u16 packet_said;		/* what the peer said of it */
 };
 
 /**
@@ -195,6 +196,8 @@ void ibr_path_suspect(struct ibr_path *path);
 void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint);
 /** ibr_paths_dump() - fill up to @max entries. Return: how many paths exist. Context: process */
 u32 ibr_paths_dump(struct ibrelk_path_info *info, u32 max);
+/** ibr_path_add_engine() - add what the engine has counted in this life (stats.c). Context: path->lock held */
+void ibr_path_add_engine(const struct ibr_path *path, struct ibrelk_counters *counters);
 /** ibr_path_info() - one entry (stats.c) */
 void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info);
 /** ibr_peer_timeout_ms() - see the module parameter */

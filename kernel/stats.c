@@ -13,8 +13,8 @@
 
 #define ENTRIES_MAX	65536
 
-/* The engine keeps its own counts; add them to what the module counts. Context: path->lock held. */
-static void add_engine(const struct ibr_path *path, struct ibrelk_counters *counters)
+/* The engine keeps its own counts, of one life; they are added to those of former lives. */
+void ibr_path_add_engine(const struct ibr_path *path, struct ibrelk_counters *counters)
 {
 	const struct rel_stats *stats = &path->rel.stats;
 
@@ -55,7 +55,7 @@ void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info)
 		info->rto_us = path->rel.rtt.rto_ns / NSEC_PER_USEC;
 		info->window = path->rel.config.window_pkts;
 		info->in_flight = rel_in_flight(&path->rel);
-		add_engine(path, &info->counters);
+		ibr_path_add_engine(path, &info->counters);
 	}
 	spin_unlock_bh(&path->lock);
 }

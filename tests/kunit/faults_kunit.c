@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "drive.h"
+#include "memory.h"
 #include "pair.h"
 #include "transport/transport.h"
 
@@ -326,9 +327,12 @@ static void given_up(struct kunit *test)
 	u32 peer = side_add_side(test, a, b), i, round;
 	unsigned long from = user_alloc(test, 3 * STRIDE), to = user_alloc(test, 3 * STRIDE);
 	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	struct ibrelk_path_info before, after;
+	u64 lives = path->counters.lives;
 
 	user_fill(test, from, 3 * STRIDE, 4);
 	for (round = 0; round < 10; round++) {
+		ibr_path_info(path, &before);
 		u32 sends = 0, recvs = 0;
 		struct ibrelk_completion done;
 
@@ -354,12 +358,49 @@ static void given_up(struct kunit *test)
 		}
 		KUNIT_EXPECT_GT(test, sends, 0);
 		KUNIT_EXPECT_GT(test, recvs, 0);
+		/* What was counted in a life that is over stays counted. */
+		ibr_path_info(path, &after);
+		KUNIT_EXPECT_GT(test, after.counters.tx_acks_piggybacked,
+				before.counters.tx_acks_piggybacked);
 	}
 	side_recv(test, b, IBRELK_PEER_ANY, to, 3 * STRIDE, 77, 77);
 	side_send(test, a, peer, from, 3 * STRIDE, 77, 77);
 	side_wait_op(test, b, 77, 0);
 	side_wait_op(test, a, 77, 0);
+	KUNIT_EXPECT_GE(test, path->counters.lives - lives, 10ull);
 	KUNIT_EXPECT_TRUE(test, user_check(test, to, 3 * STRIDE, 4));
+	ibr_path_put(path);
+	world_check(test);
+}
+
+/* No memory for a new token: what waits fails, and the next message tries again. */
+static void no_token(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b);
+	unsigned long buffer = user_alloc(test, 10);
+
+	side_recv(test, b, IBRELK_PEER_ANY, buffer, 10, 0, 0);
+	side_send(test, a, peer, buffer, 10, 0, 0);
+	side_wait_op(test, b, 0, 0);
+	side_wait_op(test, a, 0, 0);
+
+	mutex_lock(&path->connect_lock);
+	spin_lock_bh(&path->lock);
+	ibr_path_give_up(path, -ETIMEDOUT);
+	spin_unlock_bh(&path->lock);
+	side_send(test, a, peer, buffer, 10, 0, 1);
+	ibr_fail_alloc_nth = 1;
+	mutex_unlock(&path->connect_lock);
+	side_wait_op(test, a, 1, -ENOMEM);
+	KUNIT_EXPECT_FALSE(test, path->hashed);
+	ibr_fail_alloc_nth = 0;
+
+	side_recv(test, b, IBRELK_PEER_ANY, buffer, 10, 0, 2);
+	side_send(test, a, peer, buffer, 10, 0, 2);
+	side_wait_op(test, b, 2, 0);
+	side_wait_op(test, a, 2, 0);
 	ibr_path_put(path);
 	world_check(test);
 }
@@ -371,6 +412,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(rebuilt, mode_next_reliable),
 	KUNIT_CASE_PARAM(black_out, mode_next_reliable),
 	KUNIT_CASE_PARAM(given_up, mode_next),
+	KUNIT_CASE(no_token),
 	{}
 };
 
