@@ -49,23 +49,56 @@ void *ibr_handle_find(struct ibr_path *path, u32 id, enum ibr_handle_type type)
 	return handle && handle->type == type ? handle : NULL;
 }
 
-int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
+int ibr_wire_error(__le32 status)
 {
-	struct ibr_frag *frag = ibr_frag_alloc(0, GFP_ATOMIC);
+	u32 error = le32_to_cpu(status);
+
+	switch (error) {
+	case EIO:
+	case ENOMEM:
+	case EACCES:
+	case EFAULT:
+	case EBUSY:
+	case ENODEV:
+	case ETIMEDOUT:
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case ESTALE:
+	case EUSERS:
+		return -(int)error;
+	default:
+		return -EREMOTEIO;
+	}
+}
+
+int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame)
+{
+	struct ibr_frag *frag = NULL;
 
 	lockdep_assert_held(&path->lock);
-	if (!frag) {
-		/* Even the reserve is used up: a protocol step is missing, so this life cannot go on. */
-		path->doomed = -ENOMEM;
-		path->starved = true;
+	/* A peer that makes us answer and does not take the answers is no honest one. */
+	if (path->queue < IBR_CONTROL_MAX)
+		frag = ibr_frag_alloc(0, GFP_ATOMIC);
+	if (!frag)
 		return -ENOMEM;
-	}
 	frag->control = true;
 	frag->frame = *frame;
 	list_add_tail(&frag->link, &path->control);
 	path->queue++;
 	path->queue_peak = max(path->queue_peak, path->queue);
 	return 0;
+}
+
+int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
+{
+	int ret = ibr_control_try(path, frame);
+
+	if (ret) {
+		/* Even the reserve is used up: a protocol step is missing, so this life cannot go on. */
+		path->doomed = ret;
+		path->starved = true;
+	}
+	return ret;
 }
 
 /* ---- contacts ------------------------------------------------------------------------------ */
@@ -225,10 +258,9 @@ void ibr_outflow_put(struct ibr_outflow *flow)
 	kref_put(&flow->ref, outflow_free);
 }
 
-/* Ask the endpoint for the flow. Context: path->lock held. */
-int ibr_outflow_ask(struct ibr_outflow *flow)
+static void outflow_request(const struct ibr_outflow *flow, struct wire_frame *frame)
 {
-	struct wire_frame frame = {
+	*frame = (struct wire_frame) {
 		.type = WIRE_FRAME_FLOW_OPEN,
 		.flow = cpu_to_le32(flow->h.id),
 		.open.src_endpoint = cpu_to_le32(flow->endpoint->id),
@@ -237,19 +269,28 @@ int ibr_outflow_ask(struct ibr_outflow *flow)
 		.open.dst_generation = cpu_to_le32(flow->remote.generation),
 		.open.job = cpu_to_le64(flow->endpoint->job),
 	};
+}
 
-	return ibr_control_send(flow->path, &frame);
+/* Ask the endpoint for the flow once more. Context: path->lock held. */
+void ibr_outflow_ask(struct ibr_outflow *flow)
+{
+	struct wire_frame frame;
+
+	outflow_request(flow, &frame);
+	ibr_control_send(flow->path, &frame);
 }
 
 static int outflow_open(struct ibr_outflow *flow)
 {
 	struct ibr_path *path = flow->path;
+	struct wire_frame frame;
 	int ret;
 
 	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_OUTFLOW);
 	if (ret)
 		return ret;
-	ret = ibr_outflow_ask(flow);
+	outflow_request(flow, &frame);
+	ret = ibr_control_try(path, &frame);
 	if (ret) {
 		ibr_handle_remove(path, &flow->h);
 		return ret;
@@ -341,14 +382,14 @@ void ibr_outflow_fail(struct ibr_outflow *flow, int error)
 		ibr_outflow_put(flow);
 }
 
-static int flow_say_close(struct ibr_path *path, u32 handle)
+static void flow_say_close(struct ibr_path *path, u32 handle)
 {
 	struct wire_frame frame = {
 		.type = WIRE_FRAME_FLOW_CLOSE,
 		.flow = cpu_to_le32(handle),
 	};
 
-	return ibr_control_send(path, &frame);
+	ibr_control_send(path, &frame);
 }
 
 /* A closing flow that has nothing left to do says good-bye. Context: path->lock held. */
@@ -362,6 +403,22 @@ void ibr_outflow_idle(struct ibr_outflow *flow)
 	}
 }
 
+/* Give up what refers to the process's memory, at most @budget sends. Return: what is left of it. */
+static u32 outflow_abort_pinned(struct list_head *sends, u32 budget)
+{
+	struct ibr_send *send, *next;
+
+	list_for_each_entry_safe(send, next, sends, link) {
+		if (send->data)
+			continue;
+		if (!budget)
+			break;
+		ibr_send_abort(send, -ECONNRESET);
+		budget--;
+	}
+	return budget;
+}
+
 /*
  * The endpoint is closed: what refers to the process's memory is given up, what was buffered still
  * goes out. Context: process.
@@ -369,24 +426,25 @@ void ibr_outflow_idle(struct ibr_outflow *flow)
 void ibr_outflow_close(struct ibr_outflow *flow)
 {
 	struct ibr_path *path = flow->path;
-	struct ibr_send *send, *next;
+	u32 budget;
 
-	spin_lock_bh(&path->lock);
-	flow->closing = true;
-	list_for_each_entry_safe(send, next, &flow->sent, link)
-		if (!send->data)
-			ibr_send_abort(send, -ECONNRESET);
-	list_for_each_entry_safe(send, next, &flow->queue, link)
-		if (!send->data)
-			ibr_send_abort(send, -ECONNRESET);
-	ibr_outflow_idle(flow);
-	ibr_path_drive_locked(path);
-	spin_unlock_bh(&path->lock);
+	do {
+		ibr_frag_refill();
+		spin_lock_bh(&path->lock);
+		flow->closing = true;
+		budget = outflow_abort_pinned(&flow->sent, IBR_FRAG_BATCH);
+		budget = outflow_abort_pinned(&flow->queue, budget);
+		if (budget)
+			ibr_outflow_idle(flow);
+		ibr_path_drive_locked(path);
+		spin_unlock_bh(&path->lock);
+	} while (!budget);
 }
 
 /* Give up what lingers. Context: process. */
 void ibr_outflow_cut(struct ibr_outflow *flow)
 {
+	ibr_frag_refill();
 	spin_lock_bh(&flow->path->lock);
 	if (flow->state == IBR_OUTFLOW_OPEN)
 		flow_say_close(flow->path, flow->remote_handle);
@@ -449,7 +507,7 @@ static int inflow_accept(struct ibr_inflow *flow)
 	};
 
 	flow->advertised = flow->limit;
-	return ibr_control_send(flow->path, &frame);
+	return ibr_control_try(flow->path, &frame);
 }
 
 static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoint *endpoint,
@@ -502,7 +560,7 @@ static int inflow_refuse(struct ibr_path *path, const struct wire_frame *open, i
 		.refuse.reason = cpu_to_le32(reason),
 	};
 
-	return ibr_control_send(path, &frame);
+	return ibr_control_try(path, &frame);
 }
 
 static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
@@ -647,17 +705,21 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 
 	flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_OUTFLOW);
 	if (!flow) {
+		struct wire_frame close = {
+			.type = WIRE_FRAME_FLOW_CLOSE,
+			.flow = frame->accept.handle,
+		};
+
 		path->counters.drop_flow++;
 		/* Given up before it was accepted: nobody else would ever tell the other side. */
-		return frame->type == WIRE_FRAME_FLOW_ACCEPT ?
-		       flow_say_close(path, le32_to_cpu(frame->accept.handle)) : 0;
+		return frame->type == WIRE_FRAME_FLOW_ACCEPT ? ibr_control_try(path, &close) : 0;
 	}
 	switch (frame->type) {
 	case WIRE_FRAME_FLOW_ACCEPT:
 		outflow_accepted(flow, frame);
 		break;
 	case WIRE_FRAME_FLOW_REFUSE:
-		ibr_outflow_fail(flow, -clamp_t(int, le32_to_cpu(frame->refuse.reason), 1, MAX_ERRNO));
+		ibr_outflow_fail(flow, ibr_wire_error(frame->refuse.reason));
 		break;
 	case WIRE_FRAME_FLOW_CREDIT:
 		flow->limit = max(flow->limit, le64_to_cpu(frame->credit.limit));

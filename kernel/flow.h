@@ -19,6 +19,7 @@
 #include "ring.h"
 
 #define IBR_GRANT_MAX		(256u << 10)	/* unexpected cost bytes granted to one flow */
+#define IBR_CONTROL_MAX		(1u << 20)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 
@@ -237,8 +238,8 @@ void ibr_outflow_put(struct ibr_outflow *flow);
 int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven);
 /** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
-/** ibr_outflow_ask() - send the request of a flow that is opening (again). Return: 0 or -ENOMEM. Context: path->lock held */
-int ibr_outflow_ask(struct ibr_outflow *flow);
+/** ibr_outflow_ask() - send the request of a flow that is opening again. Context: path->lock held */
+void ibr_outflow_ask(struct ibr_outflow *flow);
 /** ibr_outflow_idle() - a closing flow with nothing left says good-bye. Context: path->lock held */
 void ibr_outflow_idle(struct ibr_outflow *flow);
 /** ibr_outflow_close() - the endpoint is closed: buffered sends still go out, others are given up. Context: process */
@@ -261,8 +262,16 @@ int ibr_handle_add(struct ibr_path *path, struct ibr_handle *handle, enum ibr_ha
 void ibr_handle_remove(struct ibr_path *path, struct ibr_handle *handle);
 void *ibr_handle_find(struct ibr_path *path, u32 id, enum ibr_handle_type type);
 
-/** ibr_control_send() - queue a control frame. Return: 0, or -ENOMEM: the path's life ends. Context: path->lock held */
+/** ibr_control_try() - queue a control frame, if the caller can do without. Return: 0 or -ENOMEM. Context: path->lock held */
+int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame);
+/**
+ * ibr_control_send() - queue a control frame
+ * Who takes the lock in process context calls ibr_frag_refill() before. Return: 0, or -ENOMEM: the path's life ends.
+ * Context: path->lock held.
+ */
 int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame);
+/** ibr_wire_error() - negative errno for an error that the peer names; -EREMOTEIO: one that it should not. Context: any */
+int ibr_wire_error(__le32 status);
 
 /* ---- send.c: a message on its way out, by either protocol ---- */
 

@@ -10,7 +10,7 @@
 #include "flow.h"
 #include "frag.h"
 
-#define FRAG_RESERVE	256
+#define FRAG_RESERVE	(4 * IBR_FRAG_BATCH)
 
 static struct kmem_cache *small_cache;
 static struct kmem_cache *full_cache;
@@ -46,6 +46,19 @@ struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp)
 	frag->payload = frag->inline_payload;
 	memset(&frag->frame, 0, sizeof(frag->frame));
 	return frag;
+}
+
+void ibr_frag_refill(void)
+{
+	struct ibr_frag *frag;
+
+	might_sleep();
+	while (READ_ONCE(reserve->curr_nr) < FRAG_RESERVE / 2) {
+		frag = kmem_cache_alloc(small_cache, GFP_KERNEL);
+		if (!frag)
+			return;
+		mempool_free(frag, reserve);
+	}
 }
 
 void ibr_frag_setup(struct ibr_frag *frag, struct ibr_send *send)

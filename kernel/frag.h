@@ -17,6 +17,7 @@ struct ibr_send;
 
 #define IBR_FRAG_SMALL		168	/* payload up to this is copied into the slot: one SGE */
 #define IBR_FRAG_PAYLOAD_MAX	4096
+#define IBR_FRAG_BATCH		64	/* most control frames queued at a time in process context */
 
 /**
  * struct ibr_frag - one frame and its payload
@@ -52,6 +53,12 @@ struct ibr_frag {
  * Return: fragment, or NULL: no memory. Context: as @gfp says.
  */
 struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp);
+/**
+ * ibr_frag_refill() - wait for memory until the reserve of small fragments is worth something again
+ * For those who are going to queue control frames, at most IBR_FRAG_BATCH, under a lock and may sleep before they
+ * take it. Context: process.
+ */
+void ibr_frag_refill(void);
 /** ibr_frag_setup() - start the life of a fragment that is embedded in @send; takes a reference to it */
 void ibr_frag_setup(struct ibr_frag *frag, struct ibr_send *send);
 void ibr_frag_get(struct ibr_frag *frag);

@@ -235,6 +235,7 @@ void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
 	struct ibr_inflow *flow = message->flow;
 	struct ibr_path *path = flow->path;
 
+	ibr_frag_refill();
 	if (!message->rts)
 		message_deliver(flow, recv, message->data, message->length, message->match.tag,
 				message->immediate, message->wire_flags);
@@ -263,6 +264,7 @@ void ibr_message_refuse(struct ibr_message *message)
 		.fin.status = cpu_to_le32(ECONNRESET),
 	};
 
+	ibr_frag_refill();
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();

@@ -517,21 +517,36 @@ void ibr_paths_remove_port(const u8 gid[16])
 	paths_remove(gid);
 }
 
-void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint)
+/* End the endpoint's incoming flows, as many as there is certainly memory for. Return: there may be more. */
+static bool path_drop_endpoint(struct ibr_path *path, const struct ibr_endpoint *endpoint)
 {
 	struct ibr_inflow *flow, *next;
+	u32 budget = IBR_FRAG_BATCH;
+
+	ibr_frag_refill();
+	spin_lock_bh(&path->lock);
+	path->now = ktime_get_ns();
+	list_for_each_entry_safe(flow, next, &path->inflows, on_path) {
+		if (!budget)
+			break;
+		if (flow->endpoint == endpoint) {
+			ibr_inflow_drop(flow, -ECONNRESET, true);
+			budget--;
+		}
+	}
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	return !budget;
+}
+
+void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint)
+{
 	struct ibr_path *path;
 
 	mutex_lock(&table_lock);
-	list_for_each_entry(path, &path_list, all) {
-		spin_lock_bh(&path->lock);
-		path->now = ktime_get_ns();
-		list_for_each_entry_safe(flow, next, &path->inflows, on_path)
-			if (flow->endpoint == endpoint)
-				ibr_inflow_drop(flow, -ECONNRESET, true);
-		ibr_path_drive_locked(path);
-		spin_unlock_bh(&path->lock);
-	}
+	list_for_each_entry(path, &path_list, all)
+		while (path_drop_endpoint(path, endpoint))
+			cond_resched();
 	mutex_unlock(&table_lock);
 }
 

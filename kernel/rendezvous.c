@@ -74,9 +74,9 @@ void ibr_transfer_abort(struct ibr_transfer *transfer, int error)
 		transfer_end(transfer, error);
 }
 
-static int transfer_cts(struct ibr_transfer *transfer, u64 offset, u32 length)
+static void transfer_cts(const struct ibr_transfer *transfer, u64 offset, u32 length, struct wire_frame *frame)
 {
-	struct wire_frame frame = {
+	*frame = (struct wire_frame) {
 		.type = WIRE_FRAME_CTS,
 		.flow = cpu_to_le32(transfer->message),
 		.cts.transfer = cpu_to_le32(transfer->h.id),
@@ -84,14 +84,13 @@ static int transfer_cts(struct ibr_transfer *transfer, u64 offset, u32 length)
 		.cts.length = cpu_to_le32(length),
 		.cts.unit = cpu_to_le32(transfer->unit),
 	};
-
-	return ibr_control_send(transfer->flow->path, &frame);
 }
 
 /* Ask for as many windows as are free and resident; have the next ones pinned if they are not. */
 static void transfer_ask(struct ibr_transfer *transfer)
 {
 	struct ibr_umem *umem = &transfer->recv->umem;
+	struct wire_frame frame;
 	u32 i, length;
 
 	for (i = 0; i < TRANSFER_WINDOWS && transfer->asked < transfer->want; i++) {
@@ -111,7 +110,8 @@ static void transfer_ask(struct ibr_transfer *transfer)
 			ibr_umem_advance(umem, transfer->done);
 			return;
 		}
-		if (transfer_cts(transfer, transfer->asked, length))
+		transfer_cts(transfer, transfer->asked, length, &frame);
+		if (ibr_control_send(transfer->flow->path, &frame))
 			return;
 		transfer->window[i].offset = transfer->asked;
 		transfer->window[i].length = length;
@@ -128,6 +128,7 @@ static void transfer_umem_ready(struct ibr_umem *umem)
 	struct ibr_transfer *transfer = recv->transfer;
 	struct ibr_path *path = transfer->flow->path;
 
+	ibr_frag_refill();
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	transfer->umem_busy = false;
@@ -277,10 +278,12 @@ static void transfer_data(struct ibr_path *path, struct ibr_transfer *transfer,
 static int transfer_window_end(struct ibr_transfer *transfer, u64 offset)
 {
 	int i = transfer_window(transfer, offset);
+	struct wire_frame frame;
 
 	if (i < 0)
 		return 0;
-	return transfer_cts(transfer, transfer->window[i].offset, transfer->window[i].length);
+	transfer_cts(transfer, transfer->window[i].offset, transfer->window[i].length, &frame);
+	return ibr_control_try(transfer->flow->path, &frame);
 }
 
 /* ---- the sender ---------------------------------------------------------------------------- */
@@ -460,9 +463,7 @@ static void send_fin(struct ibr_path *path, const struct wire_frame *frame)
 		return;
 	}
 	/* That the receiver's buffer was too short is the receiver's business. */
-	if (status == EMSGSIZE)
-		status = 0;
-	ibr_send_retire(send, -(int)min_t(u32, status, MAX_ERRNO));
+	ibr_send_retire(send, !status || status == EMSGSIZE ? 0 : ibr_wire_error(frame->fin.status));
 }
 
 /* ---- frames -------------------------------------------------------------------------------- */
@@ -491,8 +492,7 @@ int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame
 	case WIRE_FRAME_WINDOW_END:
 		return transfer_window_end(transfer, le64_to_cpu(frame->data.offset));
 	case WIRE_FRAME_ABORT:
-		ibr_transfer_abort(transfer, -(int)clamp_t(u32, le32_to_cpu(frame->abort.status), 1,
-							   MAX_ERRNO));
+		ibr_transfer_abort(transfer, ibr_wire_error(frame->abort.status));
 		break;
 	}
 	return 0;

@@ -208,6 +208,7 @@ void ibr_send_umem_ready(struct ibr_umem *umem)
 	struct ibr_send *send = container_of(umem, struct ibr_send, umem);
 	struct ibr_path *path = send->flow->path;
 
+	ibr_frag_refill();
 	spin_lock_bh(&path->lock);
 	send->umem_busy = false;
 	if (send->finished)

@@ -147,6 +147,9 @@ enum wire_verdict wire_parse(const void *packet, u32 len, u32 token, u32 secret)
 	switch (header->type) {
 	case WIRE_PACKET_RELIABLE:
 	case WIRE_PACKET_UNRELIABLE:
+		/* One without would use up a number for nothing. */
+		if (!frames)
+			return WIRE_BAD_FRAME;
 		break;
 	case WIRE_PACKET_ACK:
 	case WIRE_PACKET_PROBE:

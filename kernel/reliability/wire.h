@@ -69,7 +69,7 @@ enum wire_packet_type {
  * @floor_delta: RELIABLE: @number - @floor_delta is the lowest number that the sender still waits
  *	for; older ones were acknowledged, or sent again under a new number. Else 0
  * @flags: WIRE_ACK_REQUEST
- * @frames: frames that follow, 0 to WIRE_FRAMES_MAX
+ * @frames: frames that follow: RELIABLE, UNRELIABLE: 1 to WIRE_FRAMES_MAX; ACK, PROBE: 0
  * @checksum: CRC32C of @header_len bytes, with this member zero, seeded with the path's secret
  */
 struct wire_header {

@@ -66,6 +66,48 @@ static void unexpected_exhausted(struct kunit *test)
 	world_check(test);
 }
 
+/* What errors a peer may name, and what becomes of others. */
+static void named_errors(struct kunit *test)
+{
+	static const struct {
+		u32 said;
+		int told;
+	} cases[] = {
+		{ 0, 0 },
+		{ EMSGSIZE, 0 },
+		{ ENOMEM, -ENOMEM },
+		{ ECONNRESET, -ECONNRESET },
+		{ EPERM, -EREMOTEIO },
+		{ 512, -EREMOTEIO },
+		{ 4096, -EREMOTEIO },
+		{ (u32)-ENOMEM, -EREMOTEIO },
+	};
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, 20000);
+	struct ibr_outflow *flow;
+	struct ibr_send *send;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct wire_frame frame = { .type = WIRE_FRAME_FIN, .fin.status = cpu_to_le32(cases[i].said) };
+
+		side_send(test, a, peer, from, 20000, i, i);
+		KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == i + 1));
+		spin_lock_bh(&path->lock);
+		flow = list_first_entry(&path->outflows, struct ibr_outflow, on_path);
+		send = list_first_entry(&flow->sent, struct ibr_send, link);
+		frame.flow = cpu_to_le32(send->h.id);
+		ibr_rendezvous_receive(path, &frame, NULL);
+		spin_unlock_bh(&path->lock);
+		side_wait_op(test, a, i, cases[i].told);
+	}
+	KUNIT_EXPECT_EQ(test, ibr_wire_error(cpu_to_le32(EUSERS)), -EUSERS);
+	KUNIT_EXPECT_EQ(test, ibr_wire_error(0), -EREMOTEIO);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* Every endpoint talks to every one, itself included. */
 static void many_flows(struct kunit *test)
 {
@@ -288,6 +330,7 @@ static void bounced(struct kunit *test)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(unexpected_exhausted, mode_next),
+	KUNIT_CASE(named_errors),
 	KUNIT_CASE_PARAM(many_flows, mode_next),
 	KUNIT_CASE(ring_overflow),
 	KUNIT_CASE(ring_abandoned),

@@ -89,6 +89,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ENOMEM, "out of memory, here or at the peer"},
 	{IBRELK_CALL_COMPLETION, EBUSY, "the peer is out of memory, or its ibrelk.ko is being unloaded"},
 	{IBRELK_CALL_COMPLETION, ECONNABORTED, "the connection was broken off while it was made"},
+	{IBRELK_CALL_COMPLETION, EREMOTEIO,
+		"the peer failed, for a reason that this version of the module does not know"},
 	{IBRELK_CALL_COMPLETION, EHOSTUNREACH,
 		"the peer does not answer: check its address, ibrelk.ko there, and ibrelk show paths here"},
 	{IBRELK_CALL_COMPLETION, ENETUNREACH, "no port of this node has a way to that address"},

@@ -139,14 +139,15 @@ TEST(wire_token, reads_nothing_but_a_whole_header)
 TEST(wire_parse, every_type_of_packet)
 {
 	EXPECT_EQ(Draft().eager(0, 100, 100).parse(), WIRE_OK);
-	EXPECT_EQ(Draft().parse(), WIRE_OK); // no frames at all
-	for (u8 type : {WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
+	for (u8 type :
+		{WIRE_PACKET_RELIABLE, WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
+		const bool numbered = type == WIRE_PACKET_RELIABLE || type == WIRE_PACKET_UNRELIABLE;
 		Draft draft;
 
 		draft.header.type = type;
-		EXPECT_EQ(draft.parse(), WIRE_OK);
+		EXPECT_EQ(draft.parse(), numbered ? WIRE_BAD_FRAME : WIRE_OK);
 		draft.add(WIRE_FRAME_FIN);
-		EXPECT_EQ(draft.parse(), type == WIRE_PACKET_UNRELIABLE ? WIRE_OK : WIRE_BAD_FRAME);
+		EXPECT_EQ(draft.parse(), numbered ? WIRE_OK : WIRE_BAD_FRAME);
 	}
 	for (u8 type : {0, 5, 255}) {
 		Draft draft;
@@ -180,6 +181,8 @@ TEST(wire_parse, any_flipped_bit_of_the_headers)
 	for (int frames : {0, 1, 2, 16}) {
 		Draft draft;
 
+		if (!frames)
+			draft.header.type = WIRE_PACKET_ACK;
 		for (int i = 0; i < frames; i++)
 			draft.eager(0, 5, 5);
 		std::vector<u8> bytes = draft.bytes();
@@ -253,6 +256,7 @@ TEST(wire_parse, header_flags)
 {
 	Draft draft;
 
+	draft.add(WIRE_FRAME_FIN);
 	draft.header.flags = cpu_to_le16(WIRE_ACK_REQUEST);
 	EXPECT_EQ(draft.parse(), WIRE_OK);
 	draft.header.flags = cpu_to_le16(2);
