@@ -224,7 +224,8 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 
 /**
  * ibr_outflow_get() - the outflow to a contact, made at the first send
- * Return: flow with a reference, or ERR_PTR(-ENETUNREACH, -EADDRNOTAVAIL, -ENODEV, -ENOMEM). Context: process.
+ * Return: flow with a reference, or ERR_PTR(-ENETUNREACH, -EHOSTUNREACH, -EADDRNOTAVAIL, -ENODEV, -ENOMEM).
+ * Context: process.
  */
 struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_contact *contact);
 void ibr_outflow_put(struct ibr_outflow *flow);

@@ -136,9 +136,13 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key)
 	}
 	path = rhashtable_lookup_fast(&paths, key, by_key);
 	if (!path) {
-		if (transport_of(key) != &ibr_transport_loop &&
-		    !(ibr_device_modes(key->local_gid) & (1u << key->mode)))
+		if (transport_of(key) == &ibr_transport_loop)
+			path = path_create(key);
+		else if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
 			path = ERR_PTR(-ENODEV);
+		else if (transport_of(key)->type != IB_QPT_UD &&
+			 !memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)))
+			path = ERR_PTR(-EHOSTUNREACH);	/* it has one queue pair, which needs another one */
 		else
 			path = path_create(key);
 	}

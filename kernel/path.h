@@ -138,8 +138,8 @@ struct ibr_path {
 
 /**
  * ibr_path_get_key() - find the path, or make it (state DOWN)
- * Return: path with a reference, or ERR_PTR(-ENOMEM, -ENODEV: no port has that GID or the queue pair
- * type). Context: process.
+ * Return: path with a reference, or ERR_PTR(-ENOMEM; -ENODEV: no port has that GID or the queue pair
+ * type; -EHOSTUNREACH: both ends are the same address, which only loop and UD can do). Context: process.
  */
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key);
 /** ibr_path_find_token() - the live path with this token, or NULL. Context: RCU read side */
