@@ -111,6 +111,11 @@ static int ibr_endpoint_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_f
 	return result < 0 ? result : ibr_uring_done(cmd, result, issue_flags);
 }
 
+static __poll_t ibr_endpoint_poll_file(struct file *file, struct poll_table_struct *table)
+{
+	return ibr_endpoint_poll(file->private_data, file, table);
+}
+
 static int ibr_endpoint_release(struct inode *inode, struct file *file)
 {
 	ibr_endpoint_close(file->private_data);
@@ -119,6 +124,7 @@ static int ibr_endpoint_release(struct inode *inode, struct file *file)
 
 static const struct file_operations ibr_endpoint_fops = {
 	.owner = THIS_MODULE,
+	.poll = ibr_endpoint_poll_file,
 	.unlocked_ioctl = ibr_endpoint_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.uring_cmd = ibr_endpoint_uring_cmd,

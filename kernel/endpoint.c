@@ -7,6 +7,7 @@
 #include <linux/cred.h>
 #include <linux/genalloc.h>
 #include <linux/module.h>
+#include <linux/poll.h>
 #include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/siphash.h>
@@ -306,6 +307,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	do {
 		endpoint->generation = get_random_u32();
 	} while (!endpoint->generation);
+	init_waitqueue_head(&endpoint->room);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
 	INIT_WORK(&endpoint->free_work, endpoint_free_work);
@@ -441,6 +443,40 @@ int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_comma
 	else
 		ibr_ring_complete(endpoint->recv_ring, entry);
 	return 0;
+}
+
+static void endpoint_done(struct ibr_endpoint *endpoint, atomic_t *count, u32 max, __poll_t what)
+{
+	/* The barrier in here pairs with that of ibr_endpoint_poll(). */
+	if (atomic_dec_return(count) < max && unlikely(waitqueue_active(&endpoint->room)))
+		wake_up_poll(&endpoint->room, what);
+}
+
+void ibr_endpoint_send_done(struct ibr_endpoint *endpoint)
+{
+	endpoint_done(endpoint, &endpoint->sends, endpoint->sends_max, IBR_POLL_SEND);
+}
+
+void ibr_endpoint_recv_done(struct ibr_endpoint *endpoint)
+{
+	endpoint_done(endpoint, &endpoint->recvs, endpoint->recvs_max, IBR_POLL_RECV);
+}
+
+__poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table)
+{
+	__poll_t mask = 0;
+
+	poll_wait(file, &endpoint->room, table);
+	ibr_ring_poll_room(endpoint->send_ring, file, table);
+	if (endpoint->recv_ring != endpoint->send_ring)
+		ibr_ring_poll_room(endpoint->recv_ring, file, table);
+	/* We are in the queue before we look. */
+	smp_mb();
+	if (atomic_read(&endpoint->sends) < endpoint->sends_max && ibr_ring_has_room(endpoint->send_ring))
+		mask |= IBR_POLL_SEND;
+	if (atomic_read(&endpoint->recvs) < endpoint->recvs_max && ibr_ring_has_room(endpoint->recv_ring))
+		mask |= IBR_POLL_RECV;
+	return mask;
 }
 
 void ibr_endpoint_flush(struct ibr_path *undriven)

@@ -12,6 +12,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <ibrelk/uapi.h>
@@ -21,6 +22,7 @@ struct ibr_path;
 struct ibr_ring;
 struct ibr_umem;
 struct gen_pool;
+struct poll_table_struct;
 
 /**
  * struct ibr_endpoint - see Documentation/locking.rst
@@ -45,6 +47,7 @@ struct ibr_endpoint {
 	struct xarray contacts;		/* peer handle -> contact; its own lock */
 	atomic_t sends;			/* outstanding */
 	atomic_t recvs;			/* posted, or completed and not yet in the ring */
+	wait_queue_head_t room;		/* who waits for fewer of these */
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
 	atomic64_t bounced_bytes;
@@ -88,6 +91,12 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 		      struct ibr_path **undriven);
 int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+
+/** ibr_endpoint_send_done(), _recv_done() - one is outstanding no more. Context: any; takes the lock of @room only */
+void ibr_endpoint_send_done(struct ibr_endpoint *endpoint);
+void ibr_endpoint_recv_done(struct ibr_endpoint *endpoint);
+/** ibr_endpoint_poll() - which commands there is room for: IBR_POLL_SEND, IBR_POLL_RECV. Context: process */
+__poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table);
 
 /**
  * ibr_endpoint_flush() - end of a batch: start the transmission of what was put off

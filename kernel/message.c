@@ -54,7 +54,7 @@ static void recv_entry_release(struct ibr_ring_entry *entry)
 	struct ibr_recv *recv = container_of(entry, struct ibr_recv, entry);
 	struct ibr_endpoint *endpoint = recv->endpoint;
 
-	atomic_dec(&endpoint->recvs);
+	ibr_endpoint_recv_done(endpoint);
 	recv_free(recv);
 }
 

@@ -149,6 +149,13 @@ static void ibr_ring_wake(struct ibr_ring *ring)
 		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
 }
 
+/* The same when completions that waited have moved in: there may be room for commands again. */
+static void ibr_ring_wake_room(struct ibr_ring *ring)
+{
+	if (wq_has_sleeper(&ring->wait))
+		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM | IBR_POLL_SEND | IBR_POLL_RECV);
+}
+
 /* Nothing here touches the ring: it may go with the last of them. */
 static void ibr_ring_release_written(struct list_head *written)
 {
@@ -178,7 +185,7 @@ void ibr_ring_complete(struct ibr_ring *ring, struct ibr_ring_entry *entry)
 		ibr_ring_refill(ring, &written);
 	}
 	spin_unlock_bh(&ring->lock);
-	ibr_ring_wake(ring);
+	ibr_ring_wake_room(ring);
 	ibr_ring_release_written(&written);
 }
 
@@ -241,7 +248,7 @@ static void ibr_ring_drain(struct ibr_ring *ring)
 		more = !list_empty(&written);
 		spin_unlock_bh(&ring->lock);
 		if (more)
-			ibr_ring_wake(ring);
+			ibr_ring_wake_room(ring);
 		/* The caller came by the descriptor, which holds a reference of its own. */
 		ibr_ring_release_written(&written);
 		cond_resched();
@@ -362,6 +369,13 @@ static __poll_t ibr_ring_poll(struct file *file, struct poll_table_struct *table
 	smp_mb();
 	ibr_ring_drain(ring);
 	return ibr_ring_available(ring) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+void ibr_ring_poll_room(struct ibr_ring *ring, struct file *file, struct poll_table_struct *table)
+{
+	poll_wait(file, &ring->wait, table);
+	smp_mb();
+	ibr_ring_drain(ring);
 }
 
 static int ibr_ring_mmap(struct file *file, struct vm_area_struct *vma)

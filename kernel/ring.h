@@ -7,12 +7,18 @@
 #ifndef IBR_RING_H
 #define IBR_RING_H
 
+#include <linux/poll.h>
 #include <linux/list.h>
 #include <linux/types.h>
 #include <ibrelk/uapi.h>
 
 struct file;
 struct ibr_ring;
+struct poll_table_struct;
+
+/* What an endpoint's descriptor reports: room for a send, for a receive. */
+#define IBR_POLL_SEND	(EPOLLOUT | EPOLLWRNORM)
+#define IBR_POLL_RECV	EPOLLWRBAND
 
 /**
  * struct ibr_ring_entry - a reserved completion, embedded in a command's object
@@ -87,6 +93,16 @@ int ibr_ring_write(struct ibr_ring *ring, const struct ibrelk_completion *comple
  * for room as the ring has entries, its owner had better read some first. Context: any.
  */
 bool ibr_ring_has_room(struct ibr_ring *ring);
+
+/**
+ * ibr_ring_poll_room() - have a poll woken when ibr_ring_has_room() may say something else
+ * @ring: ring
+ * @file: the endpoint's descriptor
+ * @table: as the poll got it
+ *
+ * Also moves in what waits and fits. Context: process.
+ */
+void ibr_ring_poll_room(struct ibr_ring *ring, struct file *file, struct poll_table_struct *table);
 
 /** ibr_ring_header() - the ring's mapping, for those who read it inside the kernel (tests) */
 struct ibrelk_ring_header *ibr_ring_header(struct ibr_ring *ring);

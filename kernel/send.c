@@ -93,7 +93,7 @@ static void send_free(struct kref *ref)
 {
 	struct ibr_send *send = container_of(ref, struct ibr_send, ref);
 
-	atomic_dec(&send->flow->endpoint->sends);
+	ibr_endpoint_send_done(send->flow->endpoint);
 	ibr_outflow_put(send->flow);
 	if (send->data != send->frag.inline_payload)
 		kfree(send->data);

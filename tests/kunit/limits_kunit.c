@@ -241,6 +241,39 @@ static void too_many(struct kunit *test)
 	world_check(test);
 }
 
+/* Who was turned away can wait for room. */
+static void room(struct kunit *test)
+{
+	struct side_options few = { .sends = 4, .recvs = 5, .ring_entries = 8 };
+	struct side *a = side_open(test, &few), *b = side_open(test, NULL);
+	struct ibr_endpoint *endpoint = a->endpoint;
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long buffer = user_alloc(test, 20000);
+	struct ibrelk_command nop = { .opcode = IBRELK_OP_NOP };
+	struct ibrelk_completion done;
+
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND | IBR_POLL_RECV);
+	for (i = 0; i < 5; i++)
+		side_recv(test, a, IBRELK_PEER_ANY, buffer, 100, i, i);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND);
+	for (i = 0; i < 4; i++)
+		side_send(test, a, peer, buffer, 20000, 1, i);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), (__poll_t)0);
+	side_recv(test, b, IBRELK_PEER_ANY, user_alloc(test, 20000), 20000, 1, 0);
+	side_wait_op(test, b, 0, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(ibr_endpoint_poll(endpoint, NULL, NULL) == IBR_POLL_SEND));
+	side_wait_op(test, a, 0, 0);
+
+	/* Unread completions leave no room either, until they are read. */
+	while (side_submit(test, a, &nop))
+		;
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), (__poll_t)0);
+	while (side_try(test, a, &done, 0))
+		;
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND);
+	world_check(test);
+}
+
 #define READ_ONLY	16	/* stands for an address that is known at run time */
 
 static void wrong_commands(struct kunit *test)
@@ -335,6 +368,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(ring_overflow),
 	KUNIT_CASE(ring_abandoned),
 	KUNIT_CASE(too_many),
+	KUNIT_CASE(room),
 	KUNIT_CASE(wrong_commands),
 	KUNIT_CASE_PARAM(bounced, mode_next_reliable),
 	{}

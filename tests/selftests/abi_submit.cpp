@@ -76,6 +76,78 @@ DOOR_TEST(submit__array_ends_in_a_hole)
 	}
 }
 
+// ---- waiting for room ------------------------------------------------------------------------------
+
+int poll_room(int fd, short events, int timeout_ms)
+{
+	pollfd entry{fd, events, 0};
+
+	KTAP_REQUIRE(::poll(&entry, 1, timeout_ms) >= 0);
+	return entry.revents;
+}
+
+DOOR_TEST(submit__room_is_waited_for)
+{
+	Node node(64, [](ibrelk_endpoint_create &create) {
+		create.sends = 4;
+		create.recvs = 2;
+	});
+	int fd = node.endpoint.get();
+	std::array<std::uint8_t, 8> data{};
+	Command held = send(node.self, data.data(), data.size(), 1);
+	const auto patience_ms = static_cast<int>(patience_ns / ms);
+
+	held.level = IBRELK_LEVEL_MATCHED;
+	KTAP_EQUAL(poll_room(fd, POLLOUT | POLLIN | POLLWRBAND, 0), POLLOUT | POLLWRBAND);
+	KTAP_EQUAL(submit(door, fd, std::vector<Command>(6, held)), 4);
+	KTAP_EQUAL(submit(door, fd, held), 0);
+	KTAP_EQUAL(poll_room(fd, POLLOUT, 20), 0);
+	KTAP_EQUAL(poll_room(fd, POLLWRBAND, 0), POLLWRBAND);
+
+	Fd set(::epoll_create1(EPOLL_CLOEXEC));
+	epoll_event event{};
+
+	event.events = EPOLLOUT | EPOLLET;
+	KTAP_EQUAL(::epoll_ctl(set.get(), EPOLL_CTL_ADD, fd, &event), 0);
+	KTAP_EQUAL(::epoll_wait(set.get(), &event, 1, 0), 0);
+
+	std::thread receiver([&] {
+		std::this_thread::sleep_for(std::chrono::milliseconds(20));
+		(void)submit(door, fd, recv(data.data(), data.size(), 1));
+	});
+
+	KTAP_EQUAL(poll_room(fd, POLLOUT, patience_ms), POLLOUT);
+	KTAP_EQUAL(::epoll_wait(set.get(), &event, 1, patience_ms), 1);
+	receiver.join();
+	KTAP_EQUAL(submit(door, fd, held), 1);
+
+	for (std::uint64_t tag : {2, 3})
+		KTAP_EQUAL(submit(door, fd, recv(data.data(), data.size(), tag)), 1);
+	KTAP_EQUAL(poll_room(fd, POLLWRBAND, 0), 0);
+	KTAP_EQUAL(submit(door, fd, recv(data.data(), data.size(), 4)), 0);
+}
+
+// Nobody reads the ring: who waits for room is woken by whoever does.
+DOOR_TEST(submit__room_in_the_ring)
+{
+	Node node(2);
+	int fd = node.endpoint.get();
+
+	while (submit(door, fd, std::vector<Command>(64, nop())) > 0)
+		;
+	KTAP_EQUAL(poll_room(fd, POLLOUT, 20), 0);
+
+	std::thread reader([&] {
+		std::this_thread::sleep_for(std::chrono::milliseconds(20));
+		while (node.ring.next(0))
+			;
+	});
+
+	KTAP_EQUAL(poll_room(fd, POLLOUT, static_cast<int>(patience_ns / ms)), POLLOUT);
+	reader.join();
+	KTAP_EQUAL(submit(door, fd, nop()), 1);
+}
+
 DOOR_TEST(submit__nop)
 {
 	Node node;

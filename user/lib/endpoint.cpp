@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include <poll.h>
+
 #include <ibrelk/ibrelk.h>
 
 #include "device.hpp"
@@ -26,8 +28,8 @@ struct ibrelk_endpoint {
 namespace
 {
 
-// A full endpoint gets room when a command completes. Commands that complete without leaving a completion
-// wake nobody, so that we look again now and then: soon at first, then every millisecond.
+// A full endpoint gets room when a command is over. One that leaves no completion wakes nobody who waits for the
+// ring, so that we look again now and then: soon at first, then every millisecond.
 constexpr std::uint64_t look_again_min_ns = 20'000;
 constexpr std::uint64_t look_again_max_ns = 1'000'000;
 
@@ -175,6 +177,14 @@ extern "C" int ibrelk_endpoint_submit(
 	return endpoint->door.submit(commands, count);
 }
 
+extern "C" int ibrelk_endpoint_wait_room(
+	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) noexcept
+{
+	const bool receive = opcode == IBRELK_OP_RECV || opcode == IBRELK_OP_CANCEL;
+
+	return sys::poll(endpoint->fd, receive ? POLLWRBAND : POLLOUT, timeout_ns);
+}
+
 extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 	const struct ibrelk_command *commands, uint32_t count, struct ibrelk_ring *ring,
 	ibrelk_completion_handler handler, void *context, uint64_t timeout_ns) noexcept
@@ -184,6 +194,7 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 	const std::uint64_t start_ns = sys::now_ns();
 	std::uint64_t pause_ns = look_again_min_ns;
 	std::uint32_t done = 0;
+	bool stalled = false;
 
 	if (count == 0 || (ring && !handler))
 		return -EINVAL;
@@ -195,8 +206,10 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 		done += static_cast<std::uint32_t>(accepted);
 		if (done == count)
 			return static_cast<int>(done);
-		if (accepted > 0)
+		if (accepted > 0) {
 			pause_ns = look_again_min_ns;
+			stalled = false;
+		}
 		if (ring && drain(ring, handler, context) > 0)
 			continue;
 		if (accepted > 0)
@@ -214,7 +227,15 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 			if (error < 0)
 				return done ? static_cast<int>(done) : error;
 		} else {
-			sys::sleep_ns(pause_ns);
+			const int room = ibrelk_endpoint_wait_room(endpoint, commands[done].opcode,
+				timeout_ns == IBRELK_NO_LIMIT ? IBRELK_NO_LIMIT : timeout_ns - waited_ns);
+
+			if (room < 0)
+				return done ? static_cast<int>(done) : room;
+			// Room, and yet nothing is accepted: the kernel is short of something else.
+			if (stalled)
+				sys::sleep_ns(pause_ns);
+			stalled = room > 0;
 		}
 		pause_ns = std::min(pause_ns * 2, look_again_max_ns);
 	}

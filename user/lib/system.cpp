@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <ctime>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -63,6 +64,16 @@ void sleep_ns(std::uint64_t time_ns) noexcept
 		static_cast<time_t>(time_ns / 1'000'000'000u), static_cast<long>(time_ns % 1'000'000'000u)};
 
 	::nanosleep(&time, nullptr);
+}
+
+int poll(int fd, short events, std::uint64_t timeout_ns) noexcept
+{
+	const timespec limit{static_cast<time_t>(timeout_ns / 1'000'000'000u),
+		static_cast<long>(timeout_ns % 1'000'000'000u)};
+	pollfd entry{fd, events, 0};
+	int ready = ::ppoll(&entry, 1, timeout_ns == UINT64_MAX ? nullptr : &limit, nullptr);
+
+	return ready < 0 ? -errno : ready;
 }
 
 int uring_init(unsigned entries, ::io_uring *ring) noexcept

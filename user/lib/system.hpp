@@ -23,6 +23,9 @@ void unmap(void *address, std::size_t bytes) noexcept;
 std::uint64_t now_ns() noexcept;
 void sleep_ns(std::uint64_t time_ns) noexcept;
 
+/// Waits for one of the events; 1, or 0 if time ran out. A time of UINT64_MAX has no limit.
+int poll(int fd, short events, std::uint64_t timeout_ns) noexcept;
+
 int uring_init(unsigned entries, ::io_uring *ring) noexcept;
 void uring_exit(::io_uring *ring) noexcept;
 /// Submits what is queued; returns the number submitted.

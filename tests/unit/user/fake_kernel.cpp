@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <poll.h>
 #include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
@@ -584,6 +585,25 @@ std::uint64_t now_ns() noexcept
 	::clock_gettime(CLOCK_MONOTONIC, &time);
 	return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
 		static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+int poll(int fd, short events, std::uint64_t timeout_ns) noexcept
+{
+	std::unique_lock guard(lock);
+	auto endpoint = state.endpoints.find(fd);
+
+	if (endpoint == state.endpoints.end())
+		return -EBADF;
+
+	const auto room = [&] {
+		return (events & POLLWRBAND) || endpoint->second->held.size() < endpoint->second->sends_max;
+	};
+
+	if (timeout_ns == UINT64_MAX)
+		changed.wait(guard, room);
+	else
+		changed.wait_for(guard, std::chrono::nanoseconds(timeout_ns), room);
+	return room() ? 1 : 0;
 }
 
 void sleep_ns(std::uint64_t time_ns) noexcept

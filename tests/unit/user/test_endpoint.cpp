@@ -218,6 +218,32 @@ TEST_F(EndpointTest, submit_all__time_runs_out)
 	fake::release_sends(100);
 }
 
+TEST_F(EndpointTest, wait_room__sleeps_until_a_send_is_over)
+{
+	fake::behaviour().sends_max = 4;
+	fake::behaviour().hold_sends = true;
+
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::vector<ibrelk::Command> sends(6, ibrelk_command_send(peer, nullptr, 0, 1, 0));
+
+	EXPECT_EQ(*a.submit(sends), 4u);
+	EXPECT_FALSE(*a.wait_room(IBRELK_OP_SEND, 1ms));
+	EXPECT_TRUE(*a.wait_room(IBRELK_OP_RECV, 0ms));
+
+	std::thread wire([] {
+		::usleep(1000);
+		fake::release_sends(100);
+	});
+
+	EXPECT_TRUE(*a.wait_room());
+	EXPECT_EQ(*a.submit(sends), 4u);
+	wire.join();
+	fake::release_sends(100);
+	ring->drain([](const auto &) {});
+}
+
 TEST_F(EndpointTest, submit_all__a_wrong_command_ends_it)
 {
 	auto a = *ibrelk::Endpoint::create(*device, *ring);

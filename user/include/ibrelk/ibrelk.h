@@ -357,7 +357,7 @@ int ibrelk_endpoint_open(const struct ibrelk_device *device, const struct ibrelk
  */
 void ibrelk_endpoint_close(struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
 
-/** @brief The endpoint's file descriptor, for one's own io_uring; it stays the library's. */
+/** @brief The endpoint's file descriptor, for poll, epoll or one's own io_uring; it stays the library's. */
 int ibrelk_endpoint_fd(const struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;
 
 /** @brief The door in use: IBRELK_DOOR_IOCTL or IBRELK_DOOR_URING. */
@@ -410,6 +410,19 @@ int ibrelk_endpoint_peer_query(
  */
 int ibrelk_endpoint_submit(struct ibrelk_endpoint *endpoint, const struct ibrelk_command *commands,
 	uint32_t count) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Waits until there is room for a command, after fewer were accepted than were given.
+ * @param endpoint   the endpoint
+ * @param opcode     enum ibrelk_opcode of the first command that was not accepted
+ * @param timeout_ns longest wait; 0: only look; IBRELK_NO_LIMIT: no limit
+ * @return 1: there is room; 0: time ran out; or -EINTR (a signal came)
+ *
+ * Thread safe. The same in an event loop: poll or epoll on ibrelk_endpoint_fd(), with POLLOUT for sends and
+ * POLLWRBAND for receives. Room that is lacking because nobody reads a ring does not come by waiting.
+ */
+int ibrelk_endpoint_wait_room(
+	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) IBRELK_NOEXCEPT;
 
 /** @brief Is given each completion that ibrelk_endpoint_submit_all() takes from a ring. */
 typedef void (*ibrelk_completion_handler)(void *context, const struct ibrelk_completion *completion);

@@ -443,6 +443,15 @@ public:
 		return detail::count(ibrelk_endpoint_submit(
 			handle_.get(), commands.data(), static_cast<std::uint32_t>(commands.size())));
 	}
+	/// Waits until there is room for a command of this kind; false if time ran out.
+	result<bool> wait_room(
+		std::uint8_t opcode = IBRELK_OP_SEND, std::chrono::nanoseconds timeout = no_limit) noexcept
+	{
+		int code = ibrelk_endpoint_wait_room(handle_.get(), opcode, detail::limit(timeout));
+		if (code < 0)
+			return failure(code);
+		return code > 0;
+	}
 	/// Submits a whole batch, handing completions of the ring to a function (which must not throw) to
 	/// make room; returns how many were accepted.
 	template<class F>
