@@ -219,6 +219,11 @@ static void port_info(const struct ibr_port *port, const struct ibr_addr *addr,
 	} else {
 		strscpy(info->reason, port->reason, sizeof(info->reason));
 	}
+	info->drop_length = atomic64_read(&port->drops[WIRE_BAD_LENGTH]);
+	info->drop_version = atomic64_read(&port->drops[WIRE_BAD_VERSION]);
+	info->drop_token = atomic64_read(&port->drops[WIRE_BAD_TOKEN]);
+	info->drop_checksum = atomic64_read(&port->drops[WIRE_BAD_CHECKSUM]);
+	info->drop_malformed = atomic64_read(&port->drops[WIRE_BAD_FRAME]);
 }
 
 u32 ibr_device_dump(struct ibrelk_port_info *info, u32 max)

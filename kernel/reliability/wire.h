@@ -308,6 +308,7 @@ enum wire_verdict {
 	WIRE_BAD_CHECKSUM,
 	WIRE_BAD_FRAME,
 };
+#define WIRE_VERDICTS		(WIRE_BAD_FRAME + 1)
 
 /**
  * wire_token() - the token of a received packet, for finding its path

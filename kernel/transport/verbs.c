@@ -536,23 +536,33 @@ static void recv_chain(struct ib_recv_wr **chain, struct ibr_recv_slot *recv)
 	*chain = &recv->wr;
 }
 
+/* A packet that belongs to nobody is counted by the port. */
+static void qp_count_drop(struct ibr_qp *qp, enum wire_verdict verdict)
+{
+	atomic64_inc(&qp->port->drops[verdict]);
+}
+
 static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length,
 		       struct touched *touched)
 {
 	const u8 *packet = (u8 *)recv->data + qp->grh;
 	struct ibr_path *path = qp->path;
+	enum wire_verdict verdict;
 	u32 token;
 
 	if (!path) {
-		/* Nothing can be counted for a packet that belongs to nobody. */
-		if (wire_token(packet, length, &token) != WIRE_OK)
+		verdict = wire_token(packet, length, &token);
+		if (verdict == WIRE_OK)
+			path = ibr_path_find_token(token);
+		if (unlikely(!path)) {
+			qp_count_drop(qp, verdict ?: WIRE_BAD_TOKEN);
 			return;
-		path = ibr_path_find_token(token);
-		if (!path)
-			return;
+		}
 	}
-	if (touched_add(touched, path))
+	if (likely(touched_add(touched, path)))
 		ibr_path_receive(path, packet, length);
+	else
+		qp_count_drop(qp, WIRE_BAD_TOKEN);
 }
 
 /*
@@ -563,8 +573,13 @@ static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length
  */
 static bool qp_hold(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length)
 {
-	if (wire_parse((u8 *)recv->data + qp->grh, length, qp->token, qp->secret) != WIRE_OK)
+	enum wire_verdict verdict;
+
+	verdict = wire_parse((u8 *)recv->data + qp->grh, length, qp->token, qp->secret);
+	if (verdict != WIRE_OK) {
+		qp_count_drop(qp, verdict);
 		return false;
+	}
 	recv->held = length;
 	qp->held[qp->held_count++] = recv - qp->recvs;
 	if (!qp->early_called && qp->early) {
@@ -601,8 +616,10 @@ static bool qp_receive(struct ibr_qp *qp, const struct ib_wc *wc, struct touched
 			WRITE_ONCE(qp->failed, wc_error(wc));
 		return false;
 	}
-	if (unlikely(wc->byte_len < qp->grh || wc->byte_len > recv->sge.length))
+	if (unlikely(wc->byte_len < qp->grh || wc->byte_len > recv->sge.length)) {
+		qp_count_drop(qp, WIRE_BAD_LENGTH);
 		return true;
+	}
 	ib_dma_sync_single_for_cpu(qp->device->ib, recv->sge.addr, wc->byte_len, DMA_FROM_DEVICE);
 	if (likely(READ_ONCE(qp->live)))
 		qp_deliver(qp, recv, wc->byte_len - qp->grh, touched);

@@ -19,6 +19,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
+#include "../reliability/wire.h"
 #include "transport.h"
 
 struct ibr_path;
@@ -65,6 +66,7 @@ enum ibr_link_layer {
  * @addrs: its addresses, likewise
  * @mtu: bytes of one packet's payload, likewise
  * @reason: why it is not usable, or empty; likewise
+ * @drops: by enum wire_verdict, received packets that no path could count
  */
 struct ibr_port {
 	struct ibr_device *device;	/* immutable */
@@ -74,6 +76,7 @@ struct ibr_port {
 	struct ibr_qp *ud;
 	struct list_head addrs;
 	char reason[64];
+	atomic64_t drops[WIRE_VERDICTS];
 };
 
 /** ibr_device_get() - Return: false: the device is being removed */

@@ -118,9 +118,9 @@ std::string ClusterTest::perf(const std::string &arguments, double limit_s)
 	return result.output;
 }
 
-long ClusterTest::counter(int node, const std::string &name)
+long ClusterTest::counter(int node, const std::string &name, const std::string &what)
 {
-	const std::string json = the_lab().run_ok(node, built("user/tools/ibrelk") + " show paths --json");
+	const std::string json = the_lab().run_ok(node, built("user/tools/ibrelk") + " show " + what + " --json");
 	const std::regex pattern("\"" + name + "\": *([0-9]+)");
 	long sum = 0;
 

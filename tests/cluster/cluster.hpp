@@ -52,8 +52,8 @@ protected:
 	static std::string perf(const std::string &arguments, double limit_s = 240);
 	/// The same, whatever comes of it.
 	static Result try_perf(const std::string &arguments, double limit_s = 240);
-	/// Sum of a counter over all paths of a node, from `ibrelk show paths --json`.
-	static long counter(int node, const std::string &name);
+	/// Sum of a counter over all paths (or ports) of a node, from `ibrelk show WHAT --json`.
+	static long counter(int node, const std::string &name, const std::string &what = "paths");
 
 	static Lab &lab()
 	{

@@ -50,6 +50,15 @@ TEST_F(Attacks, damaged_packets_are_dropped_and_counted)
 		EXPECT_GT(counter(2, cause), 0) << cause;
 }
 
+// A datagram's path is found by its token: what has none is counted by the port, and the port lives on.
+TEST_F(Attacks, datagrams_of_no_path_are_counted_by_the_port)
+{
+	attack("ud-reliable", "--packets 10 --limit 20", 2);
+	for (const char *cause : {"drop_token", "drop_version", "drop_length"})
+		EXPECT_GT(counter(2, cause, "ports"), 0) << cause;
+	perf("latency --iterations 10 --size 8 --mode ud-reliable");
+}
+
 } // namespace
 
 } // namespace cluster

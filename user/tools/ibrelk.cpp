@@ -57,7 +57,8 @@ void show(const Options &options)
 		return;
 	}
 	if (ports)
-		fmt::print("{}{}", tool::ports_table(dump<ibrelk_port_info>(device)), all ? "\n" : "");
+		fmt::print("{}{}", tool::ports_table(dump<ibrelk_port_info>(device), options.counters),
+			all ? "\n" : "");
 	if (paths)
 		fmt::print("{}{}", tool::paths_table(dump<ibrelk_path_info>(device), options.counters),
 			all ? "\n" : "");

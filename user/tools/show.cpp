@@ -246,13 +246,15 @@ std::string paths_table(Paths paths, bool counters)
 	return paths.empty() ? "no paths\n" : table.text();
 }
 
-std::string ports_table(Ports ports)
+std::string ports_table(Ports ports, bool counters)
 {
-	Table table({"PORT", "USABLE", "ADDRESS", "MTU", "MODES", "REASON"});
+	Table table({"PORT", "USABLE", "ADDRESS", "MTU", "DROPS", "MODES", "REASON"});
 
 	for (const ibrelk_port_info &p : ports) {
 		table.add({fmt::format("{}/{}", text_of(p.device), p.port), p.usable ? "yes" : "no",
-			gid_text(p.gid), number(p.mtu), modes_text(p.modes), text_of(p.reason)});
+				  gid_text(p.gid), number(p.mtu), number(drops(p)), modes_text(p.modes),
+				  text_of(p.reason)},
+			counters ? drops_line(p) : "");
 	}
 	return ports.empty() ? "no RDMA ports (soft-RoCE: sudo rdma link add rxe0 type rxe netdev eth0)\n"
 			     : table.text();
@@ -342,7 +344,10 @@ void ports_json(Json &json, Ports ports)
 		json.begin_object().member("device", text_of(p.device)).member("port", p.port);
 		json.member("usable", p.usable != 0).member("address", gid_text(p.gid)).member("mtu", p.mtu);
 		modes_json(json, p.modes);
-		json.member("reason", text_of(p.reason)).end_object();
+		json.member("reason", text_of(p.reason));
+		for (const PortDrop &drop : port_drops)
+			json.member(drop.name, std::uint64_t{p.*drop.member});
+		json.end_object();
 	}
 	json.end_array();
 }

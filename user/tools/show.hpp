@@ -21,7 +21,7 @@ using Ports = std::span<const ibrelk_port_info>;
 /// @p counters: below each line, the counters that are not zero.
 std::string endpoints_table(Endpoints endpoints, bool counters);
 std::string paths_table(Paths paths, bool counters);
-std::string ports_table(Ports ports);
+std::string ports_table(Ports ports, bool counters);
 /// Paths grouped by the node they lead to.
 std::string peers_table(Paths paths);
 std::string query_text(const ibrelk::Query &query);

@@ -44,7 +44,7 @@ TEST(show, nothing_to_show)
 	EXPECT_EQ(tool::endpoints_table({}, true), "no endpoints\n");
 	EXPECT_EQ(tool::paths_table({}, false), "no paths\n");
 	EXPECT_EQ(tool::peers_table({}), "no peers\n");
-	EXPECT_TRUE(has(tool::ports_table({}), "no RDMA ports"));
+	EXPECT_TRUE(has(tool::ports_table({}, false), "no RDMA ports"));
 }
 
 TEST(show, paths)
@@ -99,11 +99,16 @@ TEST(show, endpoints_ports_query)
 	std::strcpy(port.device, "siw0");
 	std::strcpy(port.reason, "has no UD");
 	port.modes = 1u << IBRELK_MODE_RC_NATIVE;
+	port.drop_token = 6;
+	port.drop_version = 1;
 	query.modes = 0x7e;
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "10.1.0.2:77#3"));
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "gone"));
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "48M"));
-	EXPECT_TRUE(has(tool::ports_table({&port, 1}), "has no UD"));
+	EXPECT_TRUE(has(tool::ports_table({&port, 1}, false), "has no UD"));
+	EXPECT_TRUE(has(tool::ports_table({&port, 1}, false), "  7  "));
+	EXPECT_FALSE(has(tool::ports_table({&port, 1}, false), "drop_token"));
+	EXPECT_TRUE(has(tool::ports_table({&port, 1}, true), "drop_version=1 drop_token=6"));
 	EXPECT_TRUE(has(tool::query_text(query),
 		"rc-native,uc-native,ud-native,rc-reliable,uc-reliable,ud-reliable"));
 	json.begin_object();
@@ -112,5 +117,6 @@ TEST(show, endpoints_ports_query)
 	tool::query_json(json, query);
 	json.end_object();
 	EXPECT_TRUE(has(json.text(), "\"usable\":false"));
+	EXPECT_TRUE(has(json.text(), "\"drop_token\":6"));
 	EXPECT_TRUE(has(json.text(), "\"modes\":[\"rc-native\"]"));
 }

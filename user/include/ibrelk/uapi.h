@@ -271,7 +271,12 @@ enum ibrelk_path_state {
 	IBRELK_PATH_DEAD = 4,
 };
 
-/** struct ibrelk_port_info - entry of IBRELK_DUMP_PORTS */
+/**
+ * struct ibrelk_port_info - entry of IBRELK_DUMP_PORTS, one for each address of a port
+ *
+ * The drops are those of received packets that belong to no path, or not yet; they are the port's, so
+ * the same in each of its entries.
+ */
 struct ibrelk_port_info {
 	char  device[64];
 	__u32 port;
@@ -280,6 +285,11 @@ struct ibrelk_port_info {
 	__u32 mtu;			/* bytes */
 	__u32 modes;			/* bit (1 << mode) */
 	char  reason[64];		/* why it is not usable */
+	__u64 drop_length;		/* shorter than a header, or than they say */
+	__u64 drop_version;		/* other protocol version */
+	__u64 drop_token;		/* of no path: forged, or of a former life */
+	__u64 drop_checksum;		/* for a connection that is being made: header checksum wrong */
+	__u64 drop_malformed;		/* likewise: impossible contents */
 };
 
 #define IBRELK_IOC_MAGIC		0xB7
