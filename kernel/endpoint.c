@@ -307,6 +307,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	do {
 		endpoint->generation = get_random_u32();
 	} while (!endpoint->generation);
+	endpoint->hash_seed = get_random_u32();
 	init_waitqueue_head(&endpoint->room);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);

@@ -18,9 +18,12 @@
 #include <ibrelk/uapi.h>
 #include "match.h"
 
+#define IBR_SOURCES_MAX		(256u << 10)	/* remote endpoints that make contact with one, by themselves */
+
 struct ibr_path;
 struct ibr_ring;
 struct ibr_umem;
+struct file;
 struct gen_pool;
 struct poll_table_struct;
 
@@ -42,7 +45,8 @@ struct ibr_endpoint {
 	struct ibr_ring *recv_ring;
 	u32 sends_max;
 	u32 recvs_max;
-	u64 unexpected_max;		/* ... to here */
+	u64 unexpected_max;
+	u32 hash_seed;			/* ... to here */
 	struct mutex setup_lock;	/* making outflows */
 	struct xarray contacts;		/* peer handle -> contact; its own lock */
 	atomic_t sends;			/* outstanding */
@@ -60,8 +64,11 @@ struct ibr_endpoint {
 
 	spinlock_t lock;
 	bool open;			/* descriptor still open */
-	struct hlist_head contact_hash[64];
+	struct hlist_head contact_hash[1024];
 	u32 flow_count;
+	u32 learned;			/* contacts that the user did not ask for */
+	u32 sources;			/* incoming flows, until the last message of each is gone */
+	u32 headers_granted;		/* waiting RTS granted to flows beyond IBR_HEADERS_MIN */
 	u64 unexpected_granted;		/* sum of the flows' outstanding grants, cost bytes */
 	u64 unexpected_bytes;
 	u64 unexpected_bytes_peak;

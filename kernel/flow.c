@@ -105,7 +105,7 @@ int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
 
 static struct hlist_head *contact_bucket(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr)
 {
-	u32 hash = jhash(addr->gid, sizeof(addr->gid), addr->endpoint);
+	u32 hash = jhash(addr->gid, sizeof(addr->gid), addr->endpoint ^ endpoint->hash_seed);
 
 	return &endpoint->contact_hash[hash % ARRAY_SIZE(endpoint->contact_hash)];
 }
@@ -138,13 +138,17 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 					 bool learned, gfp_t gfp)
 {
 	struct ibr_contact *contact, *other;
+	bool full;
 	int ret;
 
 	spin_lock_bh(&endpoint->lock);
 	contact = contact_find(endpoint, addr, learned);
+	full = learned && endpoint->learned >= IBR_SOURCES_MAX;
 	spin_unlock_bh(&endpoint->lock);
 	if (contact)
 		return contact;
+	if (full)
+		return ERR_PTR(-EUSERS);
 
 	contact = kzalloc(sizeof(*contact), gfp);
 	if (!contact)
@@ -163,6 +167,7 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 	if (!other) {
 		hlist_add_head(&contact->node, contact_bucket(endpoint, addr));
 		endpoint->flow_count++;
+		endpoint->learned += learned;
 		/* Into a reserved place, which takes no memory. */
 		xa_store_bh(&endpoint->contacts, contact->handle, contact, GFP_ATOMIC);
 	}
@@ -299,6 +304,8 @@ static int outflow_open(struct ibr_outflow *flow)
 	flow->sequence = 0;
 	flow->cost = 0;
 	flow->limit = 0;
+	flow->announced = 0;
+	flow->announce_limit = 0;
 	kref_get(&flow->ref);		/* held by the path's list */
 	list_add_tail(&flow->on_path, &path->outflows);
 	path->flow_count++;
@@ -351,12 +358,25 @@ static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *
 	flow->state = IBR_OUTFLOW_OPEN;
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
+	flow->announce_limit = le32_to_cpu(frame->accept.announce);
 	list_for_each_entry(send, &flow->queue, link)
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
 			ibr_send_complete(send, 0);
 	if (!list_empty(&flow->queue) && list_empty(&flow->ready))
 		list_add_tail(&flow->ready, &flow->path->ready);
 	ibr_outflow_idle(flow);
+}
+
+/* The endpoint takes more. Context: path->lock held. */
+static void outflow_credited(struct ibr_outflow *flow, const struct wire_frame *frame)
+{
+	u32 announce = le32_to_cpu(frame->credit.announce);
+
+	flow->limit = max(flow->limit, le64_to_cpu(frame->credit.limit));
+	if ((s32)(announce - flow->announce_limit) > 0)
+		flow->announce_limit = announce;
+	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && list_empty(&flow->ready))
+		list_add_tail(&flow->ready, &flow->path->ready);
 }
 
 /* All sends of the flow fail; the next one asks anew. Context: path->lock held. */
@@ -464,7 +484,12 @@ void ibr_inflow_get(struct ibr_inflow *flow)
 static void inflow_free(struct kref *ref)
 {
 	struct ibr_inflow *flow = container_of(ref, struct ibr_inflow, ref);
+	struct ibr_endpoint *endpoint = flow->endpoint;
 
+	spin_lock_bh(&endpoint->lock);
+	endpoint->sources--;
+	endpoint->headers_granted -= flow->headers - IBR_HEADERS_MIN;
+	spin_unlock_bh(&endpoint->lock);
 	ibr_path_put(flow->path);
 	ibr_endpoint_put(flow->endpoint);
 	kfree(flow);
@@ -496,6 +521,44 @@ static void inflow_unreserve(struct ibr_endpoint *endpoint, u64 cost)
 	spin_unlock_bh(&endpoint->lock);
 }
 
+/*
+ * Memory of RTS that wait for a receive is limited too. Every flow may have a few; the more of them wait, the
+ * more it gets, until the endpoint has no more to give: then the sender waits, and nothing is lost.
+ */
+static void inflow_enlarge(struct ibr_inflow *flow)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	u32 more;
+
+	if (flow->headers_waiting <= flow->headers / 2)
+		return;
+	/* No sender has more commands outstanding than IBR_SENDS_MAX. */
+	more = min(flow->headers, IBR_SENDS_MAX - min(flow->headers, IBR_SENDS_MAX));
+	spin_lock_bh(&endpoint->lock);
+	more = min(more, (IBR_HEADERS_MAX - endpoint->headers_granted) / 4);
+	endpoint->headers_granted += more;
+	spin_unlock_bh(&endpoint->lock);
+	flow->headers += more;
+}
+
+/* A flow that is over needs no more than what waits. */
+static void inflow_reduce(struct ibr_inflow *flow)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	u32 enough = max(flow->headers_waiting, IBR_HEADERS_MIN);
+
+	spin_lock_bh(&endpoint->lock);
+	endpoint->headers_granted -= flow->headers - enough;
+	spin_unlock_bh(&endpoint->lock);
+	flow->headers = enough;
+}
+
+/* How many RTS the sender may send in all. */
+static u32 inflow_announce(const struct ibr_inflow *flow)
+{
+	return flow->announced - flow->headers_waiting + flow->headers;
+}
+
 static int inflow_accept(struct ibr_inflow *flow)
 {
 	struct wire_frame frame = {
@@ -504,12 +567,56 @@ static int inflow_accept(struct ibr_inflow *flow)
 		.accept.handle = cpu_to_le32(flow->h.id),
 		.accept.generation = cpu_to_le32(flow->endpoint->generation),
 		.accept.credit = cpu_to_le64(flow->limit),
+		.accept.announce = cpu_to_le32(inflow_announce(flow)),
 	};
 
 	flow->advertised = flow->limit;
+	flow->announce_told = inflow_announce(flow);
 	return ibr_control_try(flow->path, &frame);
 }
 
+static struct hlist_head *inflow_bucket(struct ibr_path *path, const struct wire_frame *open)
+{
+	u32 hash = jhash_3words(le32_to_cpu(open->flow), le32_to_cpu(open->open.src_endpoint),
+				le32_to_cpu(open->open.src_generation), path->hash_seed);
+
+	return &path->inflow_hash[hash % ARRAY_SIZE(path->inflow_hash)];
+}
+
+static struct ibr_inflow *inflow_find(struct ibr_path *path, const struct wire_frame *open)
+{
+	struct ibr_inflow *flow;
+
+	hlist_for_each_entry(flow, inflow_bucket(path, open), node)
+		if (flow->remote_handle == le32_to_cpu(open->flow) &&
+		    flow->src_endpoint == le32_to_cpu(open->open.src_endpoint) &&
+		    flow->src_generation == le32_to_cpu(open->open.src_generation))
+			return flow;
+	return NULL;
+}
+
+/* Count one more source of the endpoint. Return: it may have one more. */
+static bool inflow_admit(struct ibr_path *path, struct ibr_endpoint *endpoint)
+{
+	bool admitted;
+
+	if (path->inflow_count >= IBR_INFLOWS_MAX)
+		return false;
+	spin_lock_bh(&endpoint->lock);
+	admitted = endpoint->sources < IBR_SOURCES_MAX;
+	endpoint->sources += admitted;
+	spin_unlock_bh(&endpoint->lock);
+	return admitted;
+}
+
+static void inflow_unadmit(struct ibr_endpoint *endpoint)
+{
+	spin_lock_bh(&endpoint->lock);
+	endpoint->sources--;
+	spin_unlock_bh(&endpoint->lock);
+}
+
+/* Return: flow, or ERR_PTR(-ENOMEM; -EUSERS: there are as many as there may be). */
 static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoint *endpoint,
 					const struct wire_frame *frame)
 {
@@ -522,12 +629,16 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	int ret;
 
 	memcpy(addr.gid, path->key.remote_gid, sizeof(addr.gid));
+	if (!inflow_admit(path, endpoint))
+		return ERR_PTR(-EUSERS);
 	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC);
-	if (IS_ERR(contact))
-		return ERR_CAST(contact);
+	ret = PTR_ERR_OR_ZERO(contact);
+	if (ret)
+		goto err_unadmit;
+	ret = -ENOMEM;
 	flow = ibr_alloc_atomic(sizeof(*flow));
 	if (!flow)
-		return ERR_PTR(-ENOMEM);
+		goto err_unadmit;
 	memset(flow, 0, sizeof(*flow));
 	kref_init(&flow->ref);
 	flow->contact = contact->handle;
@@ -537,19 +648,27 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	INIT_LIST_HEAD(&flow->early);
 	INIT_LIST_HEAD(&flow->transfers);
 	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_INFLOW);
-	if (ret) {
-		kfree(flow);
-		return ERR_PTR(ret);
-	}
+	if (ret)
+		goto err_free;
 	ibr_endpoint_get(endpoint);
 	flow->endpoint = endpoint;
 	ibr_path_get(path);
 	flow->path = path;
 	flow->limit = inflow_reserve(endpoint, IBR_GRANT_MAX);
 	flow->grant = flow->limit;
+	flow->headers = IBR_HEADERS_MIN;
 	list_add_tail(&flow->on_path, &path->inflows);
+	hlist_add_head(&flow->node, inflow_bucket(path, frame));
+	path->inflow_count++;
 	path->flow_count++;
 	return flow;
+
+err_free:
+	kfree(flow);
+err_unadmit:
+	inflow_unadmit(endpoint);
+	/* No handle is left, which is no reason to ask again either. */
+	return ERR_PTR(ret == -ENOSPC ? -EUSERS : ret);
 }
 
 static int inflow_refuse(struct ibr_path *path, const struct wire_frame *open, int reason)
@@ -567,17 +686,13 @@ static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
 {
 	u32 generation = le32_to_cpu(frame->open.dst_generation);
 	struct ibr_endpoint *endpoint;
-	struct ibr_inflow *flow, *next;
+	struct ibr_inflow *flow;
 	int ret;
 
-	list_for_each_entry_safe(flow, next, &path->inflows, on_path) {
-		if (flow->src_endpoint != le32_to_cpu(frame->open.src_endpoint))
-			continue;
-		/* The same request again: so is the answer. */
-		if (flow->remote_handle == le32_to_cpu(frame->flow) &&
-		    flow->src_generation == le32_to_cpu(frame->open.src_generation))
-			return inflow_accept(flow);
-	}
+	/* The same request again: so is the answer. */
+	flow = inflow_find(path, frame);
+	if (flow)
+		return inflow_accept(flow);
 
 	endpoint = ibr_endpoint_find(le32_to_cpu(frame->open.dst_endpoint));
 	if (!endpoint)
@@ -591,11 +706,32 @@ static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
 	else {
 		flow = inflow_create(path, endpoint, frame);
 		ret = PTR_ERR_OR_ZERO(flow);
-		if (!ret)
+		if (!ret) {
 			ret = inflow_accept(flow);
+		} else if (ret == -EUSERS) {
+			path->counters.drop_limit++;
+			ret = inflow_refuse(path, frame, EUSERS);
+		}
 	}
 	ibr_endpoint_put(endpoint);
 	return ret;
+}
+
+/* Tell the sender its limits when that is worth a packet, or when it may be waiting for it. */
+static void inflow_tell(struct ibr_inflow *flow)
+{
+	struct wire_frame frame = { .type = WIRE_FRAME_FLOW_CREDIT };
+	u32 announce = inflow_announce(flow), more = announce - flow->announce_told;
+
+	if (flow->limit - flow->advertised < max(flow->grant / 2, 1ull) && more < flow->headers / 2 &&
+	    !(more && flow->announced == flow->announce_told))
+		return;
+	frame.flow = cpu_to_le32(flow->remote_handle);
+	frame.credit.limit = cpu_to_le64(flow->limit);
+	frame.credit.announce = cpu_to_le32(announce);
+	flow->advertised = flow->limit;
+	flow->announce_told = announce;
+	ibr_control_send(flow->path, &frame);
 }
 
 /*
@@ -604,7 +740,6 @@ static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
  */
 void ibr_inflow_return(struct ibr_inflow *flow, u32 cost)
 {
-	struct wire_frame frame = { .type = WIRE_FRAME_FLOW_CREDIT };
 	u64 more;
 
 	lockdep_assert_held(&flow->path->lock);
@@ -619,12 +754,22 @@ void ibr_inflow_return(struct ibr_inflow *flow, u32 cost)
 		flow->grant += more;
 		flow->limit += more;
 	}
-	if (flow->limit - flow->advertised < max(flow->grant / 2, 1ull))
+	inflow_tell(flow);
+}
+
+void ibr_inflow_return_header(struct ibr_inflow *flow)
+{
+	flow->headers_waiting--;
+	/* There may be eager credit by now for a flow that got none. */
+	ibr_inflow_return(flow, 0);
+}
+
+void ibr_inflow_announced(struct ibr_inflow *flow)
+{
+	if (flow->gone)
 		return;
-	frame.flow = cpu_to_le32(flow->remote_handle);
-	frame.credit.limit = cpu_to_le64(flow->limit);
-	flow->advertised = flow->limit;
-	ibr_control_send(flow->path, &frame);
+	inflow_enlarge(flow);
+	inflow_tell(flow);
 }
 
 /*
@@ -646,18 +791,23 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 		return;
 	flow->gone = true;
 	list_del_init(&flow->on_path);
+	hlist_del_init(&flow->node);
+	flow->path->inflow_count--;
 	flow->path->flow_count--;
 	ibr_handle_remove(flow->path, &flow->h);
 	while ((transfer = list_first_entry_or_null(&flow->transfers, struct ibr_transfer, link)))
 		ibr_transfer_abort(transfer, error);
 	while ((message = list_first_entry_or_null(&flow->early, struct ibr_message, link))) {
 		list_del_init(&message->link);
-		if (!message->rts)
+		if (message->rts)
+			flow->headers_waiting--;
+		else
 			flow->waiting_cost -= ibr_message_cost(message->length);
 		ibr_message_free(message);
 	}
 	/* What messages that wait for a receive hold of it is given back with them. */
 	inflow_unreserve(flow->endpoint, flow->grant - flow->waiting_cost);
+	inflow_reduce(flow);
 	if (tell)
 		ibr_control_send(flow->path, &frame);
 	ibr_inflow_put(flow);
@@ -722,7 +872,7 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 		ibr_outflow_fail(flow, ibr_wire_error(frame->refuse.reason));
 		break;
 	case WIRE_FRAME_FLOW_CREDIT:
-		flow->limit = max(flow->limit, le64_to_cpu(frame->credit.limit));
+		outflow_credited(flow, frame);
 		break;
 	case WIRE_FRAME_MATCHED:
 		flow_matched(flow, le32_to_cpu(frame->matched.sequence));

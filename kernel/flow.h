@@ -19,6 +19,8 @@
 #include "ring.h"
 
 #define IBR_GRANT_MAX		(256u << 10)	/* unexpected cost bytes granted to one flow */
+#define IBR_HEADERS_MIN		32u		/* waiting RTS that every flow may have */
+#define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together beyond that */
 #define IBR_CONTROL_MAX		(1u << 20)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
@@ -79,6 +81,8 @@ struct ibr_outflow {
 	u32 sequence;			/* of the next message */
 	u64 cost;			/* eager cost spent */
 	u64 limit;			/* ... and allowed */
+	u32 announced;			/* RTS sent */
+	u32 announce_limit;		/* ... and allowed */
 	struct list_head queue;		/* sends that have not been started, in order */
 	struct list_head sent;		/* sends that wait for something from the peer */
 	struct list_head ready;		/* in path->ready */
@@ -161,9 +165,14 @@ struct ibr_inflow {
 	u64 grant;			/* how much of the endpoint's memory is reserved for this flow */
 	u64 waiting_cost;		/* of it, in use */
 	u64 spent;			/* credit that the sender has used, as far as seen */
+	u32 announced;			/* RTS that have come */
+	u32 announce_told;		/* ... and that the sender may send in all, as it was told */
+	u32 headers;			/* RTS that may wait for a receive */
+	u32 headers_waiting;		/* ... and do */
 	struct list_head early;		/* messages that are incomplete or ahead of their turn, by sequence */
 	struct list_head transfers;
 	struct list_head on_path;	/* in path->inflows */
+	struct hlist_node node;		/* in path->inflow_hash */
 };
 
 /** struct ibr_message - a message that has arrived, or is arriving */
@@ -217,7 +226,7 @@ struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle);
 /**
  * ibr_contact_get_addr() - the contact for an address, made if need be
  * @learned: @addr was seen in a packet: a contact for any generation stands for it too
- * Return: contact, or ERR_PTR(-ENOMEM, -ENOSPC). Context: as @gfp says.
+ * Return: contact, or ERR_PTR(-ENOMEM, -ENOSPC, or, if learned, -EUSERS). Context: as @gfp says.
  */
 struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
 					 bool learned, gfp_t gfp);
@@ -252,6 +261,10 @@ void ibr_inflow_get(struct ibr_inflow *flow);
 void ibr_inflow_put(struct ibr_inflow *flow);
 /** ibr_inflow_return() - cost of a message that is held no more. Context: path->lock held */
 void ibr_inflow_return(struct ibr_inflow *flow, u32 cost);
+/** ibr_inflow_return_header() - of an RTS that waits no more. Context: path->lock held */
+void ibr_inflow_return_header(struct ibr_inflow *flow);
+/** ibr_inflow_announced() - an RTS has come: more may follow, as far as the endpoint has room. Context: path->lock held */
+void ibr_inflow_announced(struct ibr_inflow *flow);
 /** ibr_inflow_drop() - the flow is over; @tell: say so to the sender. Context: path->lock held */
 void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
 

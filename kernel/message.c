@@ -186,6 +186,15 @@ static void path_count(struct ibr_path *path, u64 length, bool unexpected)
 	path->counters.unexpected_messages += unexpected;
 }
 
+/* It is held no more. */
+static void message_return(struct ibr_inflow *flow, const struct ibr_message *message)
+{
+	if (message->rts)
+		ibr_inflow_return_header(flow);
+	else
+		ibr_inflow_return(flow, ibr_message_cost(message->length));
+}
+
 /* A whole message whose turn it is. The caller gives it away. Context: path->lock held. */
 static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 {
@@ -224,8 +233,7 @@ static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 					message->immediate, message->wire_flags);
 		}
 	}
-	/* Nothing to return after an RTS; but there may be credit by now for a flow that got none. */
-	ibr_inflow_return(flow, message->rts ? 0 : ibr_message_cost(message->length));
+	message_return(flow, message);
 	ibr_message_free(message);
 }
 
@@ -241,12 +249,11 @@ void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
 				message->immediate, message->wire_flags);
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
-	if (message->rts) {
+	if (message->rts)
 		ibr_transfer_start(flow, message, recv);
-	} else {
+	else
 		message_matched(flow, message->wire_flags, message->sequence);
-		ibr_inflow_return(flow, ibr_message_cost(message->length));
-	}
+	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	ibr_path_get(path);		/* freeing the message may drop the flow's reference */
 	spin_unlock_bh(&path->lock);
@@ -268,10 +275,9 @@ void ibr_message_refuse(struct ibr_message *message)
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
-	if (!message->rts)
-		ibr_inflow_return(flow, ibr_message_cost(message->length));
-	else if (path->established)
+	if (message->rts && path->established)
 		ibr_control_send(path, &frame);
+	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 	ibr_message_free(message);
@@ -439,7 +445,7 @@ static int eager_piece(struct ibr_inflow *flow, const struct wire_frame *frame, 
 	message = inflow_early(flow, sequence, &where);
 	if (!message) {
 		if (!inflow_spend(flow, ibr_message_cost(length))) {
-			flow->path->counters.drop_malformed++;
+			flow->path->counters.drop_limit++;
 			return 0;
 		}
 		message = message_alloc(flow, length);
@@ -523,10 +529,18 @@ static void rts_too_late(struct ibr_path *path, struct ibr_inflow *flow, const s
 		.fin.status = cpu_to_le32(EIO),
 	};
 
-	if (behind <= 64 && flow->missing & BIT_ULL(behind - 1))
-		ibr_control_send(path, &frame);
-	else
+	if (behind > 64 || !(flow->missing & BIT_ULL(behind - 1))) {
 		path->counters.rx_duplicates++;
+		return;
+	}
+	if (flow->announced == flow->announce_told) {
+		path->counters.drop_limit++;
+		return;
+	}
+	flow->missing &= ~BIT_ULL(behind - 1);
+	ibr_control_send(path, &frame);
+	flow->announced++;
+	ibr_inflow_announced(flow);
 }
 
 int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
@@ -560,9 +574,15 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.rx_duplicates++;
 		return 0;
 	}
+	if (flow->announced == flow->announce_told) {
+		path->counters.drop_limit++;
+		return 0;
+	}
 	message = message_alloc(flow, 0);
 	if (!message)
 		return -ENOMEM;
+	flow->announced++;
+	flow->headers_waiting++;
 	message->rts = true;
 	message->match.tag = le64_to_cpu(frame->rts.tag);
 	message->wire_flags = frame->flags;
@@ -572,6 +592,7 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	message->immediate = le64_to_cpu(frame->rts.immediate);
 	list_add_tail(&message->link, where);
 	inflow_advance(flow);
+	ibr_inflow_announced(flow);
 	return 0;
 }
 

@@ -89,6 +89,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	path->key = *key;
 	path->transport = transport_of(key);
 	path->native = ibr_mode_native(key->mode);
+	path->hash_seed = get_random_u32();
 	mutex_init(&path->connect_lock);
 	INIT_DELAYED_WORK(&path->connect_work, path_connect_work);
 	spin_lock_init(&path->lock);

@@ -19,6 +19,7 @@
 #include <ibrelk/uapi.h>
 #include "reliability/rel.h"
 
+#define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
 
 struct ibr_frag;
@@ -87,6 +88,7 @@ struct ibr_path {
 	struct list_head all;			/* in the list of paths, under the table's lock */
 	struct rcu_head rcu;
 	struct ibr_path_key key;		/* immutable */
+	u32 hash_seed;				/* immutable */
 	u32 token;				/* changes only with a new life, under both locks */
 	const struct ibr_transport *transport;	/* immutable */
 	bool native;				/* immutable */
@@ -124,6 +126,8 @@ struct ibr_path {
 	struct list_head bulk;			/* sends with a window to fill (send->bulk) */
 	struct list_head outflows;
 	struct list_head inflows;
+	struct hlist_head inflow_hash[256];	/* by what the opener calls them */
+	u32 inflow_count;
 	u32 flow_count;
 	u32 queue;				/* fragments in @control and @repeat */
 	u32 queue_peak;

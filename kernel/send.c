@@ -244,6 +244,11 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 {
 	struct ibr_frag *frag = &send->frag;
 
+	if (flow->announced == flow->announce_limit) {
+		/* So many wait for a receive there. Comes back with the credit for more. */
+		list_del_init(&flow->ready);
+		return true;
+	}
 	if (!ibr_path_can_emit(path, true, 0))
 		return false;
 	if (ibr_handle_add(path, &send->h, IBR_HANDLE_SEND)) {
@@ -268,6 +273,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 		return false;
 	}
 	send->sequence = flow->sequence++;
+	flow->announced++;
 	send->announcing = path->native;
 	flow->announcing += send->announcing;
 	list_move_tail(&send->link, &flow->sent);

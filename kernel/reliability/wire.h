@@ -101,7 +101,7 @@ static_assert(sizeof(struct wire_header) == 48, "wire_header");
  * @WIRE_FRAME_FLOW_OPEN: asks an endpoint for a flow
  * @WIRE_FRAME_FLOW_ACCEPT: grants it
  * @WIRE_FRAME_FLOW_REFUSE: refuses it
- * @WIRE_FRAME_FLOW_CREDIT: raises a flow's limit of unexpected bytes
+ * @WIRE_FRAME_FLOW_CREDIT: raises a flow's limits of unexpected bytes and of RTS
  * @WIRE_FRAME_FLOW_CLOSE: one end of the flow is gone
  * @WIRE_FRAME_WINDOW_END: native modes: all of a window was sent; what is missing may be asked for again
  */
@@ -226,7 +226,9 @@ struct wire_frame {
 			__le32 handle;		/* the accepting side's handle of the flow */
 			__le32 generation;	/* of the accepting endpoint */
 			__le64 credit;		/* absolute, as in credit */
-			__le64 reserved[2];
+			__le32 announce;	/* likewise */
+			__le32 reserved;
+			__le64 reserved2;
 		} accept;
 		struct {
 			__le32 reason;		/* errno (positive) */
@@ -235,7 +237,9 @@ struct wire_frame {
 		} refuse;
 		struct {
 			__le64 limit;		/* eager cost that may be sent in all, see protocol.rst */
-			__le64 reserved[3];
+			__le32 announce;	/* RTS that may be sent in all */
+			__le32 reserved;
+			__le64 reserved2[2];
 		} credit;
 		struct {
 			__le32 reason;		/* errno (positive) */

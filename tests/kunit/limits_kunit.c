@@ -66,6 +66,96 @@ static void unexpected_exhausted(struct kunit *test)
 	world_check(test);
 }
 
+/* Give or take what @side can let its flows have waiting beyond the least. */
+static void headers_take(struct side *side, s32 headers)
+{
+	spin_lock_bh(&side->endpoint->lock);
+	side->endpoint->headers_granted += headers;
+	spin_unlock_bh(&side->endpoint->lock);
+}
+
+/* Headers nobody wants use up what there is: the sender waits, nothing is lost, and other flows go on. */
+static void headers_exhausted(struct kunit *test)
+{
+	enum { COUNT = 100, SIZE = 20000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL), *c = side_open(test, NULL);
+	u32 ab = side_add_side(test, a, b), cb = side_add_side(test, c, b), i;
+	unsigned long from = user_alloc(test, SIZE), to = user_alloc(test, SIZE);
+	struct ibrelk_completion done;
+
+	user_fill(test, from, SIZE, 1);
+	headers_take(b, IBR_HEADERS_MAX);
+	for (i = 0; i < COUNT; i++)
+		side_send(test, a, ab, from, SIZE, i, i);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == IBR_HEADERS_MIN));
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 1000, 1000);
+	side_send(test, c, cb, from, SIZE, 1000, 1000);
+	side_wait_op(test, b, 1000, 0);
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
+
+	for (i = 0; i < COUNT; i++) {
+		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, i, i);
+		done = side_wait_op(test, b, i, 0);
+		KUNIT_EXPECT_EQ(test, done.length, (u64)SIZE);
+		side_wait_op(test, a, i, 0);
+		KUNIT_EXPECT_LE(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
+	}
+	headers_take(b, -(s32)IBR_HEADERS_MAX);
+	world_check(test);
+}
+
+/* With enough left, a flow may have as many as its sender may have outstanding. */
+static void headers_grow(struct kunit *test)
+{
+	enum { COUNT = 3000, SIZE = 9000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, SIZE), to = user_alloc(test, SIZE);
+
+	for (i = 0; i < COUNT; i++)
+		side_send(test, a, peer, from, SIZE, 1, i);
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 2, 0);
+	side_send(test, a, peer, from, SIZE, 2, COUNT);
+	side_wait_op(test, b, 0, 0);
+	side_wait_op(test, a, COUNT, 0);
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, COUNT);
+	/* All that was granted comes back, whichever end goes first. */
+	side_close(test, a->endpoint->mode & 1 ? a : b);
+	world_check(test);
+}
+
+/* A sender that minds no limit: what it sends too much of is dropped and counted. */
+static void headers_forged(struct kunit *test)
+{
+	enum { COUNT = 1000, SIZE = 20000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, SIZE);
+	struct wire_frame frame = { .type = WIRE_FRAME_RTS, .rts.length = cpu_to_le32(SIZE) };
+	u64 before = path->counters.drop_limit;
+	struct ibr_inflow *flow;
+
+	side_send(test, a, peer, from, SIZE, 0, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1));
+	headers_take(b, IBR_HEADERS_MAX);
+	spin_lock_bh(&path->lock);
+	flow = list_first_entry(&path->inflows, struct ibr_inflow, on_path);
+	frame.flow = cpu_to_le32(flow->h.id);
+	for (i = 1; i < COUNT; i++) {
+		frame.rts.sequence = cpu_to_le32(i);
+		ibr_rts_receive(path, &frame);
+	}
+	spin_unlock_bh(&path->lock);
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
+	KUNIT_EXPECT_EQ(test, path->counters.drop_limit - before, (u64)(COUNT - IBR_HEADERS_MIN));
+	side_close(test, b);
+	headers_take(b, -(s32)IBR_HEADERS_MAX);
+	side_wait_op(test, a, 0, -ECONNRESET);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* What errors a peer may name, and what becomes of others. */
 static void named_errors(struct kunit *test)
 {
@@ -104,6 +194,32 @@ static void named_errors(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, ibr_wire_error(cpu_to_le32(EUSERS)), -EUSERS);
 	KUNIT_EXPECT_EQ(test, ibr_wire_error(0), -EREMOTEIO);
+	ibr_path_put(path);
+	world_check(test);
+}
+
+/* An endpoint that has as many sources as it may refuses one more, and says why. */
+static void sources_exhausted(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b);
+	unsigned long buffer = user_alloc(test, 10);
+	u64 before = path->counters.drop_limit;
+	u32 *full[] = { &b->endpoint->sources, &b->endpoint->learned };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(full); i++) {
+		*full[i] += IBR_SOURCES_MAX;
+		side_send(test, a, peer, buffer, 10, 0, i);
+		side_wait_op(test, a, i, -EUSERS);
+		*full[i] -= IBR_SOURCES_MAX;
+	}
+	KUNIT_EXPECT_EQ(test, path->counters.drop_limit - before, 2ull);
+	side_recv(test, b, IBRELK_PEER_ANY, buffer, 10, 0, 2);
+	side_send(test, a, peer, buffer, 10, 0, 3);
+	side_wait_op(test, a, 3, 0);
+	side_wait_op(test, b, 2, 0);
 	ibr_path_put(path);
 	world_check(test);
 }
@@ -363,6 +479,10 @@ static void bounced(struct kunit *test)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(unexpected_exhausted, mode_next),
+	KUNIT_CASE_PARAM(headers_exhausted, mode_next),
+	KUNIT_CASE_PARAM(headers_grow, mode_next),
+	KUNIT_CASE_PARAM(headers_forged, mode_next),
+	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
 	KUNIT_CASE_PARAM(many_flows, mode_next),
 	KUNIT_CASE(ring_overflow),

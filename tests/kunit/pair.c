@@ -484,6 +484,8 @@ void world_check(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, endpoint->match.messages, 0);
 		KUNIT_EXPECT_EQ(test, endpoint->unexpected_granted, 0);
 		KUNIT_EXPECT_EQ(test, endpoint->unexpected_bytes, 0);
+		KUNIT_EXPECT_EQ(test, endpoint->headers_granted, 0);
+		KUNIT_EXPECT_EQ(test, endpoint->sources, 0);
 	}
 	KUNIT_EXPECT_TRUE(test, wait_until(!ibr_endpoints_dump(NULL, 0)));
 	for (mode = IBRELK_MODE_RC_NATIVE; mode < IBRELK_MODE_COUNT; mode++) {

@@ -93,6 +93,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ECONNABORTED, "the connection was broken off while it was made"},
 	{IBRELK_CALL_COMPLETION, EREMOTEIO,
 		"the peer failed, for a reason that this version of the module does not know"},
+	{IBRELK_CALL_COMPLETION, EUSERS,
+		"the peer's endpoint, or its node, talks to as many endpoints as it may already"},
 	{IBRELK_CALL_COMPLETION, EHOSTUNREACH,
 		"the peer does not answer: check its address, ibrelk.ko there, and ibrelk show paths here"},
 	{IBRELK_CALL_COMPLETION, ENETUNREACH, "no port of this node has a way to that address"},

@@ -52,6 +52,7 @@ void for_each_counter(const ibrelk_counters &c, F &&f)
 		IBRELK_COUNTER(drop_malformed),
 		IBRELK_COUNTER(send_errors),
 		IBRELK_COUNTER(reconnects),
+		IBRELK_COUNTER(drop_limit),
 		IBRELK_COUNTER(lives),
 	};
 #undef IBRELK_COUNTER

@@ -170,7 +170,40 @@ std::uint64_t retransmits(const ibrelk_counters &c)
 std::uint64_t drops(const ibrelk_counters &c)
 {
 	return c.drop_length + c.drop_version + c.drop_checksum + c.drop_token + c.drop_window + c.drop_flow +
-		c.drop_memory + c.drop_malformed;
+		c.drop_memory + c.drop_malformed + c.drop_limit;
+}
+
+// Packets that reached a port and belong to none of its paths.
+struct PortDrop {
+	const char *name;
+	__u64 ibrelk_port_info::*member;
+};
+constexpr PortDrop port_drops[] = {
+	{"drop_length", &ibrelk_port_info::drop_length},
+	{"drop_version", &ibrelk_port_info::drop_version},
+	{"drop_token", &ibrelk_port_info::drop_token},
+	{"drop_checksum", &ibrelk_port_info::drop_checksum},
+	{"drop_malformed", &ibrelk_port_info::drop_malformed},
+};
+
+std::uint64_t drops(const ibrelk_port_info &port)
+{
+	std::uint64_t sum = 0;
+
+	for (const PortDrop &drop : port_drops)
+		sum += port.*drop.member;
+	return sum;
+}
+
+std::string drops_line(const ibrelk_port_info &port)
+{
+	std::string text;
+
+	for (const PortDrop &drop : port_drops) {
+		if (port.*drop.member)
+			text += fmt::format(" {}={}", drop.name, port.*drop.member);
+	}
+	return text.empty() ? text : fmt::format("   {}\n", text);
 }
 
 // Paths by the node they lead to; of nodes that are not known yet, by address.

@@ -217,8 +217,9 @@ struct ibrelk_counters {
 	__u64 drop_malformed;		/* ... unknown type, or frame with impossible contents */
 	__u64 send_errors;		/* work requests that completed in error */
 	__u64 reconnects;		/* queue pairs rebuilt */
+	__u64 drop_limit;		/* messages beyond what their sender may have waiting; flows beyond the limit */
 	__u64 lives;			/* lives of the path that have begun */
-	__u64 reserved[2];
+	__u64 reserved[1];
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */
