@@ -82,4 +82,14 @@ static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*f
 #define ibr_route6(net, fl6)	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
 #endif
 
+/* ---- KUnit (tests/kunit) ---- */
+
+/* Head of a function that generates the parameters of a test. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+#define IBR_KUNIT_NEXT(function, previous, name) \
+	const void *function(struct kunit *test, const void *previous, char *name)
+#else
+#define IBR_KUNIT_NEXT(function, previous, name)	const void *function(const void *previous, char *name)
+#endif
+
 #endif /* IBR_COMPAT_H */

@@ -49,12 +49,12 @@ static const void *trouble_range(const void *previous, char *name, u32 first, u3
 	return trouble;
 }
 
-static const void *trouble_next_reliable(const void *previous, char *name)
+static IBR_KUNIT_NEXT(trouble_next_reliable, previous, name)
 {
 	return trouble_range(previous, name, 0, RELIABLE);
 }
 
-static const void *trouble_next_native(const void *previous, char *name)
+static IBR_KUNIT_NEXT(trouble_next_native, previous, name)
 {
 	return trouble_range(previous, name, RELIABLE, ARRAY_SIZE(troubles));
 }

@@ -23,7 +23,7 @@ static const struct failing failings[] = {
 	{ IBRELK_MODE_UC_NATIVE, 3 }, { IBRELK_MODE_UC_NATIVE, 5 }, { IBRELK_MODE_UC_NATIVE, 11 },
 };
 
-static const void *failing_next(const void *previous, char *name)
+static IBR_KUNIT_NEXT(failing_next, previous, name)
 {
 	const struct failing *failing = previous ? previous : failings;
 

@@ -524,17 +524,17 @@ static const void *mode_range(const void *previous, char *name, u32 first, u32 l
 	return mode;	/* .mode is its first member: see world_init() */
 }
 
-const void *mode_next(const void *previous, char *name)
+IBR_KUNIT_NEXT(mode_next, previous, name)
 {
 	return mode_range(previous, name, 0, 5);
 }
 
-const void *mode_next_native(const void *previous, char *name)
+IBR_KUNIT_NEXT(mode_next_native, previous, name)
 {
 	return mode_range(previous, name, 0, 2);
 }
 
-const void *mode_next_reliable(const void *previous, char *name)
+IBR_KUNIT_NEXT(mode_next_reliable, previous, name)
 {
 	return mode_range(previous, name, 3, 5);
 }

@@ -10,6 +10,7 @@
 #include <kunit/test.h>
 #include <linux/types.h>
 #include <ibrelk/uapi.h>
+#include "compat.h"
 #include "endpoint.h"
 #include "flow.h"
 #include "path.h"
@@ -118,8 +119,8 @@ struct ibr_path *world_path(struct kunit *test, u32 mode);
 u64 world_random(struct world *world);
 
 /** mode_next() - KUNIT_CASE_PARAM() over all modes */
-const void *mode_next(const void *previous, char *name);
-const void *mode_next_reliable(const void *previous, char *name);
-const void *mode_next_native(const void *previous, char *name);
+IBR_KUNIT_NEXT(mode_next, previous, name);
+IBR_KUNIT_NEXT(mode_next_reliable, previous, name);
+IBR_KUNIT_NEXT(mode_next_native, previous, name);
 
 #endif /* PAIR_H */

@@ -9,7 +9,8 @@
 #   kernels.sh headers SERIES   prints a directory for `make -C DIR M=...`
 #   kernels.sh source SERIES    prints the path of linux-source-SERIES.tar.xz
 #
-# SERIES is 6.1 or 6.12. The packages are downloaded with the machine's own
+# SERIES is 6.1 or 6.12, and for the source also 7.x: the newest 7 that Debian's
+# unstable had when it was first asked for. The packages are downloaded with the machine's own
 # apt configuration (mirrors, proxies, keys), from which a private copy is
 # derived, and unpacked into a cache; neither that configuration nor the
 # machine's list of installed packages is touched. Image and headers are
@@ -20,7 +21,7 @@ set -eu
 
 usage()
 {
-	echo "usage: ${0##*/} image|headers|source 6.1|6.12" >&2
+	echo "usage: ${0##*/} image|headers|source 6.1|6.12, or source 7.x" >&2
 	exit 2
 }
 
@@ -43,10 +44,13 @@ series=$2
 case $series in
 6.1) suite=${VERSION_CODENAME:-bookworm} ;;
 6.12) suite=${VERSION_CODENAME:-bookworm}-backports ;;
+7.*) suite=sid ;;
 *) usage ;;
 esac
-case $what in
-image | headers | source) ;;
+case $what-$series in
+source-*) ;;
+*-7.*) usage ;;
+image-* | headers-*) ;;
 *) usage ;;
 esac
 
@@ -277,13 +281,34 @@ fetch_packages()
 	rm -rf "$apt"
 }
 
+# Of the suite, where the series is not told to the last digit.
+newest_source()
+{
+	case $series in
+	*.x)
+		apt-cache -c "$apt/apt.conf" pkgnames "linux-source-${series%x}" |
+			grep -x "linux-source-${series%%.*}\.[0-9]*" | sort -V | tail -n 1
+		;;
+	*) echo "linux-source-$series" ;;
+	esac
+}
+
+source_tarball()
+{
+	for file in "$source"/usr/src/linux-source-*.tar.xz; do
+		[ ! -f "$file" ] || echo "$file"
+	done
+}
+
 fetch_source()
 {
 	apt_setup
 	work=$(mktemp -d "$cache/.source-$series.XXXXXX")
 	mkdir "$work/debs"
 	cd "$work/debs"
-	apt_download "linux-source-$series"
+	package=$(newest_source)
+	[ -n "$package" ] || fail "$suite has no linux-source-$series"
+	apt_download "$package"
 	dpkg-deb -x ./*.deb "$work/tree"
 	cd "$cache"
 	chmod 755 "$work/tree"
@@ -300,11 +325,15 @@ locked()
 
 case $what in
 source)
-	tarball=$source/usr/src/linux-source-$series.tar.xz
-	if [ ! -f "$tarball" ]; then
+	tarball=$(source_tarball)
+	if [ -z "$tarball" ]; then
 		locked
-		[ -f "$tarball" ] || fetch_source
-		[ -f "$tarball" ] || fail "linux-source-$series holds no ${tarball##*/}"
+		tarball=$(source_tarball)
+		[ -n "$tarball" ] || {
+			fetch_source
+			tarball=$(source_tarball)
+		}
+		[ -n "$tarball" ] || fail "linux-source-$series holds no source"
 	fi
 	echo "$tarball"
 	;;
