@@ -11,6 +11,7 @@
  *		inject --interface eth0 --to 10.1.0.2 --replay-mutated
  *	the same with packets from a pcap file, which --save or tcpdump has written:
  *		inject --interface eth0 --to 10.1.0.2 --corrupt-of old.pcap
+ *	with --redirect, to the queue pair that this node is sending to just now instead of the one then
  *
  * What was sent is printed as one JSON object. With RC there is little to attack: soft-RoCE takes a
  * packet only at its turn (--psn), and an old one never reaches the module.
@@ -72,6 +73,7 @@ struct Options {
 	std::string save;
 	std::vector<std::string> kinds;
 	bool replay_mutated = false;
+	bool redirect = false;
 	bool list_kinds = false;
 	std::uint32_t count = 1;
 	std::uint32_t packets = 32;
@@ -528,29 +530,53 @@ bool send_damaged(Sender &sender, const Interface &interface, const Sample &samp
 		roce::with_payload(sample.frame, packet.first(std::min(packet.size(), room & ~3ul))));
 }
 
+/* Makes old packets go to the queue pair that is in use now. */
+std::vector<Sample> redirected(const Options &options, const Interface &interface, std::uint32_t destination,
+	std::vector<Sample> samples)
+{
+	constexpr std::size_t qpn_at = 14 + 20 + 8 + 5; /* Ethernet, IPv4, UDP, in the BTH */
+	Samples fresh(4);
+
+	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh);
+	if (fresh.list().empty())
+		throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
+	for (Sample &sample : samples) {
+		const std::uint32_t qpn = fresh.list().front().layout.qpn;
+
+		/* with_payload() makes a new ICRC. */
+		for (int i = 0; i < 3; i++)
+			sample.frame.at(qpn_at + i) = static_cast<std::uint8_t>(qpn >> (16 - 8 * i));
+	}
+	return samples;
+}
+
 void replay(const Options &options, const Interface &interface, std::uint32_t destination)
 {
 	const auto kinds = kinds_wanted(options);
-	Samples samples(options.packets);
+	Samples captured(options.packets);
 	Sender sender(interface, microseconds(options.gap_us));
 	mutation::Random random(options.seed);
 	Counts sent;
 	Counts skipped;
 
 	if (options.corrupt_of.empty())
-		capture(interface, destination, std::chrono::seconds(options.limit_s), samples);
+		capture(interface, destination, std::chrono::seconds(options.limit_s), captured);
 	else
-		pcap_read(options.corrupt_of, destination, samples);
-	if (samples.list().empty())
+		pcap_read(options.corrupt_of, destination, captured);
+	if (captured.list().empty())
 		throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
 	if (!options.save.empty())
-		pcap_write(options.save, samples.list());
+		pcap_write(options.save, captured.list());
+
+	const std::vector<Sample> samples = options.redirect
+		? redirected(options, interface, destination, captured.list())
+		: captured.list();
 
 	for (const mutation::Kind *kind : kinds)
 		sent[std::string(kind->name)] = 0;
 	for (std::uint32_t i = 0; i < options.count; i++) {
 		for (const mutation::Kind *kind : kinds) {
-			for (const Sample &sample : samples.list()) {
+			for (const Sample &sample : samples) {
 				const auto packet = mutation::mutate(*kind, sample.packet(), random);
 				const bool fits = packet && send_damaged(sender, interface, sample, *packet);
 
@@ -558,8 +584,8 @@ void replay(const Options &options, const Interface &interface, std::uint32_t de
 			}
 		}
 	}
-	std::printf("{\"captured\": %zu, \"seeds_agree\": %s, ", samples.list().size(),
-		seeds_agree(samples.list()) ? "true" : "false");
+	std::printf("{\"captured\": %zu, \"seeds_agree\": %s, ", samples.size(),
+		seeds_agree(samples) ? "true" : "false");
 	print_counts("sent", sent);
 	std::printf(", ");
 	print_counts("not_applicable", skipped);
@@ -614,6 +640,8 @@ void add_options(CLI::App &app, Options &options)
 	app.add_option("--corrupt-of", options.corrupt_of, "the same with the frames of a pcap file")
 		->excludes(replay)
 		->excludes(qpn);
+	app.add_flag("--redirect", options.redirect,
+		"send to the queue pair in use now, which is learned from what this node sends");
 	app.add_option(
 		   "--kinds", options.kinds, "kinds of damage, separated by commas; else all harmless ones")
 		->delimiter(',');

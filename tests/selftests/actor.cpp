@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * actor plays the part of a process in a test on the cluster, where ibrelk-perf would be too well-behaved:
+ *
+ *	actor serve --endpoints 16 --expect 400
+ *		opens endpoints --number, --number + 1 ..., receives, and looks at every byte of every message
+ *		and at the order of those from one sender. Says so when --expect messages have come
+ *	actor send --to 10.1.0.2 --endpoints 16 --count 5
+ *		from so many endpoints of its own, sends each of as many endpoints of the peer --count messages,
+ *		and waits until all have been delivered. Prints the first error, if any, as
+ *		"status -111: ..." and fails
+ *	actor die --to 10.1.0.2 --step eager --end kill
+ *		goes as far as the step and stays there (it prints "ready"), to be killed; or calls exec(), or
+ *		forks and leaves the child behind
+ *
+ * The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that there
+ * is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
+ * exists: eager (many short messages), rendezvous (a long one), poll (waits for a message that never comes).
+ */
+#include <ibrelk/ibrelk.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+namespace
+{
+
+using Bytes = std::vector<std::byte>;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t tag = 77;
+constexpr std::uint32_t slots_each = 8; // receives posted on each endpoint
+
+struct Options {
+	std::string command;
+	std::string to;
+	std::string mode = "uc-reliable";
+	std::string door = "auto";
+	std::string step = "open";
+	std::string end = "kill";
+	std::string go;
+	std::uint32_t number = 9000;
+	std::uint32_t endpoints = 1;
+	std::uint64_t count = 1;
+	std::uint64_t bytes = 64;
+	std::uint64_t expect = 0;
+};
+
+struct Failed : std::runtime_error {
+	using std::runtime_error::runtime_error;
+};
+
+template<class T>
+T need(ibrelk::result<T> result, ibrelk_call call, const char *what)
+{
+	if (!result)
+		throw Failed(std::string(what) + ": " + ibrelk_error_text(call, result.error()));
+	return *std::move(result);
+}
+
+std::byte pattern(std::uint64_t sender, std::uint64_t number, std::uint64_t offset)
+{
+	return static_cast<std::byte>(sender * 31 + number * 7 + offset * 13 + (offset >> 8));
+}
+
+// Sender and number of a message travel as its immediate.
+std::uint64_t immediate_of(std::uint64_t sender, std::uint64_t number)
+{
+	return sender << 32 | number;
+}
+
+std::uint32_t door_of(const std::string &name)
+{
+	return name == "ioctl" ? IBRELK_DOOR_IOCTL : name == "uring" ? IBRELK_DOOR_URING : IBRELK_DOOR_AUTO;
+}
+
+class Actor
+{
+public:
+	explicit Actor(const Options &options) :
+		options_(options),
+		device_(need(ibrelk::Device::open(), IBRELK_CALL_OPEN, "cannot open the device")),
+		ring_(need(ibrelk::Ring::create(device_, 4096), IBRELK_CALL_RING_CREATE, "cannot make a ring"))
+	{
+	}
+
+	void open(std::uint32_t first_number)
+	{
+		for (std::uint32_t i = 0; i < options_.endpoints; i++) {
+			ibrelk::EndpointOptions wanted;
+			const int mode = ibrelk_mode_from_name(options_.mode.c_str());
+
+			if (mode < 0)
+				throw Failed("no such mode: " + options_.mode);
+			wanted.mode = static_cast<std::uint32_t>(mode);
+			wanted.door = door_of(options_.door);
+			if (first_number)
+				wanted.local.set_endpoint(first_number + i);
+			endpoints_.push_back(need(ibrelk::Endpoint::create(device_, ring_, wanted),
+				IBRELK_CALL_ENDPOINT_CREATE, "cannot make an endpoint"));
+		}
+	}
+
+	// A peer of endpoint @from: the @to-th endpoint there.
+	ibrelk::Peer peer(std::uint32_t from, std::uint32_t to)
+	{
+		auto address = need(ibrelk::Address::from_text(options_.to + ":" + std::to_string(options_.number + to)),
+			IBRELK_CALL_ADDRESS, "not an address");
+
+		return need(endpoints_[from].peer_add(address), IBRELK_CALL_PEER, "cannot add the peer");
+	}
+
+	void send(std::uint32_t from, ibrelk::Peer peer, const Bytes &message, std::uint64_t immediate,
+		std::uint8_t level)
+	{
+		auto command = ibrelk_command_send(peer, message.data(), message.size(), tag, 0);
+
+		command.level = level;
+		command.flags = IBRELK_CMD_IMMEDIATE;
+		command.immediate = immediate;
+		for (;;) {
+			auto accepted = endpoints_[from].submit(std::span(&command, 1));
+
+			if (!accepted)
+				throw Failed(std::string("cannot send: ") +
+					ibrelk_error_text(IBRELK_CALL_SUBMIT, accepted.error()));
+			if (*accepted)
+				break;
+			complete();
+		}
+		outstanding_++;
+	}
+
+	// Takes one completion of a send.
+	void complete()
+	{
+		auto completion = next();
+
+		outstanding_--;
+		if (completion.status)
+			throw Failed("status " + std::to_string(completion.status) + ": " +
+				ibrelk_error_text(IBRELK_CALL_COMPLETION, completion.status));
+	}
+
+	void complete_all()
+	{
+		while (outstanding_)
+			complete();
+	}
+
+	ibrelk::Completion next()
+	{
+		for (;;) {
+			if (auto completion = ring_.next())
+				return *completion;
+			need(ring_.wait(), IBRELK_CALL_WAIT, "cannot wait");
+		}
+	}
+
+	void post(std::uint32_t endpoint, std::uint32_t slot)
+	{
+		Bytes &buffer = buffers_[endpoint * slots_each + slot];
+
+		if (auto posted = endpoints_[endpoint].recv(ibrelk::any_peer, buffer, tag, 0,
+			    endpoint * slots_each + slot);
+			!posted)
+			throw Failed(std::string("cannot post a receive: ") +
+				ibrelk_error_text(IBRELK_CALL_SUBMIT, posted.error()));
+	}
+
+	[[noreturn]] void serve()
+	{
+		std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> numbers;
+		std::uint64_t received = 0, wrong = 0;
+
+		open(options_.number);
+		buffers_.assign(options_.endpoints * slots_each, Bytes(options_.bytes));
+		for (std::uint32_t i = 0; i < options_.endpoints; i++)
+			for (std::uint32_t slot = 0; slot < slots_each; slot++)
+				post(i, slot);
+		say("serving");
+		while (!options_.expect || received < options_.expect) {
+			const auto completion = next();
+			const auto slot = static_cast<std::uint32_t>(completion.user_data);
+
+			if (completion.status == 0) {
+				const std::uint64_t sender = completion.immediate >> 32;
+				const std::uint64_t number = completion.immediate & 0xffffffff;
+				std::uint64_t &expected = numbers[{completion.endpoint, completion.peer}];
+
+				received++;
+				if (number != expected++ || !intact(slot, completion.length, sender, number)) {
+					wrong++;
+					std::printf("WRONG: message %llu of sender %llu\n",
+						static_cast<unsigned long long>(number),
+						static_cast<unsigned long long>(sender));
+				}
+			} else if (completion.status != -ECONNRESET) {
+				throw Failed("receive status " + std::to_string(completion.status));
+			}
+			post(slot / slots_each, slot % slots_each);
+		}
+		std::printf("received %llu, wrong %llu\n", static_cast<unsigned long long>(received),
+			static_cast<unsigned long long>(wrong));
+		std::fflush(stdout);
+		/* Who has sent the last one may not know yet that it has arrived. */
+		for (;;)
+			::pause();
+	}
+
+	int send_all()
+	{
+		std::vector<std::vector<ibrelk::Peer>> peers(options_.endpoints);
+		Bytes message(options_.bytes);
+
+		open(0);
+		for (std::uint32_t from = 0; from < options_.endpoints; from++)
+			for (std::uint32_t to = 0; to < options_.endpoints; to++)
+				peers[from].push_back(peer(from, to));
+		for (std::uint64_t number = 0; number < options_.count; number++) {
+			for (std::uint32_t from = 0; from < options_.endpoints; from++) {
+				fill(message, from, number);
+				for (ibrelk::Peer to : peers[from])
+					send(from, to, message, immediate_of(from, number), IBRELK_LEVEL_DELIVERED);
+				/* The buffer is used again. */
+				complete_all();
+			}
+		}
+		say("done");
+		return 0;
+	}
+
+	[[noreturn]] void die()
+	{
+		Bytes message(64);
+		Bytes large(4u << 20);
+
+		open(0);
+		if (options_.step != "open") {
+			const ibrelk::Peer to = peer(0, 0);
+
+			fill(message, 0, 0);
+			send(0, to, message, immediate_of(0, 0), IBRELK_LEVEL_DELIVERED);
+			if (options_.step != "connect") {
+				complete_all();
+				say("connected");
+				while (!options_.go.empty() && !std::filesystem::exists(options_.go))
+					std::this_thread::sleep_for(milliseconds(10));
+				begin(to, large);
+			}
+		}
+		end();
+		if (options_.step == "poll")
+			next();
+		for (;;)
+			::pause();
+	}
+
+private:
+	void say(const char *what)
+	{
+		std::printf("%s\n", what);
+		std::fflush(stdout);
+	}
+
+	static void fill(Bytes &message, std::uint64_t sender, std::uint64_t number)
+	{
+		for (std::size_t i = 0; i < message.size(); i++)
+			message[i] = pattern(sender, number, i);
+	}
+
+	[[nodiscard]] bool intact(std::uint32_t slot, std::uint64_t length, std::uint64_t sender,
+		std::uint64_t number) const
+	{
+		for (std::uint64_t i = 0; i < length; i++)
+			if (buffers_[slot][i] != pattern(sender, number, i))
+				return false;
+		return true;
+	}
+
+	void begin(ibrelk::Peer to, Bytes &large)
+	{
+		Bytes message(4000);
+
+		if (options_.step == "eager") {
+			for (std::uint64_t number = 1; number <= 20; number++) {
+				fill(message, 0, number);
+				send(0, to, message, immediate_of(0, number), IBRELK_LEVEL_BUFFERED);
+			}
+		} else if (options_.step == "rendezvous") {
+			fill(large, 0, 1);
+			send(0, to, large, immediate_of(0, 1), IBRELK_LEVEL_DELIVERED);
+		} else if (options_.step == "poll") {
+			if (!endpoints_[0].recv(ibrelk::any_peer, large, tag + 1))
+				throw Failed("cannot post a receive");
+		}
+	}
+
+	void end()
+	{
+		say("ready");
+		if (options_.end == "exec") {
+			::execl("/bin/sh", "sh", "-c", "echo replaced", nullptr);
+			throw Failed("cannot exec");
+		}
+		/* The child has everything that is open, and is killed with the parent's process group. */
+		if (options_.end == "fork" && ::fork() > 0)
+			::_exit(0);
+	}
+
+	const Options &options_;
+	ibrelk::Device device_;
+	ibrelk::Ring ring_;
+	std::vector<Bytes> buffers_;
+	std::vector<ibrelk::Endpoint> endpoints_;
+	std::uint64_t outstanding_ = 0;
+};
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	CLI::App app("Plays the part of a process in a test.");
+	Options options;
+
+	app.add_option("COMMAND", options.command)->required()->check(CLI::IsMember({"serve", "send", "die"}));
+	app.add_option("--to", options.to, "IP address of the peer");
+	app.add_option("--mode", options.mode, "mode");
+	app.add_option("--door", options.door, "ioctl, uring or auto");
+	app.add_option("--number", options.number, "number of the server's first endpoint");
+	app.add_option("--endpoints", options.endpoints, "how many endpoints, on either side");
+	app.add_option("--count", options.count, "messages from each endpoint to each");
+	app.add_option("--bytes", options.bytes, "of a message, and of a buffer of the server");
+	app.add_option("--expect", options.expect, "messages after which the server says how it went");
+	app.add_option("--step", options.step, "how far to go")
+		->check(CLI::IsMember({"open", "connect", "eager", "rendezvous", "poll"}));
+	app.add_option("--end", options.end, "kill (wait for it), exec or fork")
+		->check(CLI::IsMember({"kill", "exec", "fork"}));
+	app.add_option("--go", options.go, "file to wait for when connected");
+	CLI11_PARSE(app, argc, argv);
+	try {
+		Actor actor(options);
+
+		if (options.command == "serve")
+			actor.serve();
+		if (options.command == "send")
+			return actor.send_all();
+		actor.die();
+	} catch (const std::exception &error) {
+		std::printf("actor: %s\n", error.what());
+		return 1;
+	}
+}
