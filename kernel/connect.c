@@ -584,7 +584,7 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		cm->passive = NULL;
 
 	/* Our life has ended since we told the peer its token; it must hear the new one. */
-	if (READ_ONCE(path->token) != link->token) {
+	if (READ_ONCE(path->token) != link->token || READ_ONCE(path->renew)) {
 		link_close(link);
 		cm_retry(cm, -ECONNRESET, 0);
 		return;
@@ -645,6 +645,9 @@ static int link_open(struct ibr_link *link)
 		link->packet_max = ib_mtu_enum_to_int(id->route.path_rec->mtu);
 	link->packet_max = min_t(u32, link->packet_max, IBR_PACKET_MAX);
 	link->nonce = get_random_u64();
+	ret = ibr_path_renew_token(path);
+	if (ret)
+		goto out;
 	link->token = READ_ONCE(path->token);
 
 	if (type == IB_QPT_UD) {

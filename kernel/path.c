@@ -203,15 +203,11 @@ void ibr_path_want(struct ibr_path *path)
 	queue_delayed_work(ibr_wq, &path->connect_work, 0);
 }
 
-/*
- * A life that ended on this side alone must not be taken for the same one by the peer: the next
- * handshake presents a new token. Return: 0, or -errno: the path has none, and cannot connect.
- * Context: path->connect_lock held.
- */
-static int path_renew_token(struct ibr_path *path)
+int ibr_path_renew_token(struct ibr_path *path)
 {
 	int ret = 0;
 
+	lockdep_assert_held(&path->connect_lock);
 	spin_lock_bh(&path->lock);
 	if (!path->renew || path->removed)
 		goto out;
@@ -246,7 +242,7 @@ static void path_connect_work(struct work_struct *work)
 
 	if (broken)
 		path->transport->disconnect(path);
-	ret = path_renew_token(path);
+	ret = ibr_path_renew_token(path);
 
 	/* Asked and answered under one lock: whoever queues a send later sees the state and asks again. */
 	spin_lock_bh(&path->lock);

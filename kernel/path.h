@@ -172,6 +172,14 @@ void ibr_path_drive(struct ibr_path *path);
 void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
 			void *transport_data);
 
+/**
+ * ibr_path_renew_token() - before each handshake, whoever began it
+ * A life that ended on this side alone must not be taken for the same one by the peer: the next
+ * handshake presents a new token. Return: 0, or -errno: the path has none, and cannot connect.
+ * Context: process, @connect_lock held.
+ */
+int ibr_path_renew_token(struct ibr_path *path);
+
 /** ibr_path_failed() - the attempt failed for good: messages that wait complete with @error. Context: process */
 void ibr_path_failed(struct ibr_path *path, int error);
 

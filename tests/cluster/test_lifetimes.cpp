@@ -130,6 +130,41 @@ TEST_F(Lifetimes, device_removal_under_load)
 	}
 }
 
+// One side has given its peer up, and the other one, which had nothing to say, does not know. When the other
+// one calls, both begin anew.
+TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
+{
+	const std::string timeout = "/sys/module/ibrelk/parameters/peer_timeout_ms";
+	const std::string up = built("user/tools/ibrelk") + " show paths | grep '10.1.0.2 ' | grep -q ' up '";
+	const std::string actor = built("tests/selftests/actor");
+
+	for (const std::string mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
+		need_server();
+		expect_working(mode);
+		/* Both ways, so that node 2 has flows of its own that outlive node 1's. */
+		auto there = lab().start(1, actor + " serve --endpoints 1 --mode " + mode);
+		there.wait_for_output("serving", Duration(30));
+		lab().run_ok(2, actor + " send --to 10.1.0.1 --count 300 --mode " + mode, Duration(120));
+		stop_server();
+
+		lab().run_ok(1, "echo 2000 >" + timeout);
+		lab().set_fault(2, "loss 100%");
+		/* Node 1 speaks into the void until it has had enough. */
+		const Result result = lab().run(1, actor + " send --to 10.1.0.2 --mode " + mode, Duration(120));
+		EXPECT_NE(result.status, 0) << result.output;
+		lab().wait_until(1, "! " + built("user/tools/ibrelk") + " show paths | grep '10.1.0.2 ' | grep " + mode +
+					    " | grep -qE ' (up|connecting|broken) '", Duration(120));
+		lab().run_ok(1, "echo 30000 >" + timeout);
+		lab().clear_fault(2);
+
+		const Result back = lab().run(2, actor + " send --to 10.1.0.1 --count 300 --mode " + mode, Duration(120));
+		EXPECT_EQ(back.status, 0) << mode << ": " << back.output << there.output();
+		there.kill(15);
+		there.wait(Duration(30));
+		expect_working(mode);
+	}
+}
+
 TEST_F(Lifetimes, crashed_peer_comes_back)
 {
 	need_server();
