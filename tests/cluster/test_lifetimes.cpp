@@ -165,6 +165,65 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 	}
 }
 
+// How a process ends, and how far it has come by then.
+class Ends : public Lifetimes, public ::testing::WithParamInterface<std::tuple<std::string, std::string>>
+{
+protected:
+	static void play(const std::string &step, const std::string &end, const std::string &door, const std::string &mode)
+	{
+		const bool connects = step != "open" && step != "connect";
+		const std::string what = fmt::format("die --to {} --mode {} --step {} --end {} --door {} --go /tmp/go",
+			step == "connect" ? "10.1.0.77" : "10.1.0.2", mode, step, end, door);
+
+		SCOPED_TRACE(what);
+		lab().run_ok(1, "rm -f /tmp/go");
+		auto job = lab().start(1, built("tests/selftests/actor") + " " + what);
+		if (connects) {
+			job.wait_for_output("connected", Duration(60));
+			/* What follows stays in flight. */
+			lab().set_fault(1, step == "rendezvous" ? "rate 4mbit" : "loss 100%");
+			const long start = counter(2, "rx_segments");
+			lab().run_ok(1, "touch /tmp/go");
+			job.wait_for_output("ready", Duration(60));
+			/* The others end at once, with what they have begun. */
+			while (step == "rendezvous" && end == "kill" && counter(2, "rx_segments") < start + 3)
+				ASSERT_TRUE(job.running()) << job.output();
+		} else {
+			job.wait_for_output("ready", Duration(60));
+		}
+		if (end != "exec")
+			job.kill(9);
+		job.wait(Duration(60));
+		lab().clear_fault(1);
+		/* Nothing of it stays, as soon as what it had sent is delivered, or given up. */
+		lab().wait_until(1, built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'", Duration(60));
+	}
+};
+
+TEST_P(Ends, leave_nothing_behind)
+{
+	const auto &[end, door] = GetParam();
+	const std::string mode = door == "ioctl" ? "uc-reliable" : "ud-reliable";
+
+	need_server();
+	auto peer = lab().start(2, built("tests/selftests/actor") + " serve --bytes 4194304 --mode " + mode);
+	peer.wait_for_output("serving", Duration(60));
+	for (const char *step : {"open", "connect", "eager", "rendezvous", "poll"})
+		play(step, end, door, mode);
+	EXPECT_TRUE(peer.running()) << peer.output();
+	EXPECT_EQ(peer.output().find("WRONG"), std::string::npos) << peer.output();
+	peer.kill(15);
+	peer.wait(Duration(60));
+	const Result result = unload_module(1);
+	EXPECT_EQ(result.status, 0) << result.output;
+	load_module(1);
+	expect_working(mode);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, Ends, ::testing::Combine(::testing::Values("kill", "exec", "fork"),
+		::testing::Values("ioctl", "uring")),
+	[](const auto &info) { return test_name(std::get<0>(info.param) + "_" + std::get<1>(info.param)); });
+
 TEST_F(Lifetimes, crashed_peer_comes_back)
 {
 	need_server();

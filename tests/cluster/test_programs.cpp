@@ -3,6 +3,10 @@
 // Self-tests that run as programs of their own on a node, and attacks on the wire.
 #include "cluster.hpp"
 
+#include <regex>
+
+#include <fmt/format.h>
+
 namespace cluster
 {
 
@@ -21,6 +25,36 @@ TEST_F(Programs, abi)
 	EXPECT_EQ(result.status, 0) << result.output;
 	EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
 	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
+}
+
+// From each of many endpoints to each of many, by one process on either node, and by many.
+TEST_F(Programs, many_endpoints_and_many_processes)
+{
+	const std::string actor = built("tests/selftests/actor");
+
+	for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
+		constexpr int endpoints = 16, processes = 12;
+		auto receiver = lab().start(2, fmt::format("{} serve --mode {} --endpoints {} --bytes 8192 --expect {}", actor,
+						       mode, endpoints, endpoints * endpoints * 2 + processes * endpoints));
+		std::vector<lab::Job> senders;
+
+		receiver.wait_for_output("serving", Duration(60));
+		const Result result = lab().run(1,
+			fmt::format("{} send --to 10.1.0.2 --mode {} --endpoints {} --count 2 --bytes 5000", actor, mode, endpoints),
+			Duration(120));
+		EXPECT_EQ(result.status, 0) << result.output;
+		for (int i = 0; i < processes; i++)
+			senders.push_back(lab().start(1, fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --bytes 300", actor,
+							     mode, endpoints)));
+		for (auto &sender : senders) {
+			const Result sent = sender.wait(Duration(120));
+			EXPECT_EQ(sent.status, 0) << sent.output;
+		}
+		receiver.wait_for_output("received ", Duration(120));
+		EXPECT_NE(receiver.output().find("wrong 0"), std::string::npos) << receiver.output();
+		receiver.kill(15);
+		receiver.wait(Duration(60));
+	}
 }
 
 class Attacks : public Programs
@@ -57,6 +91,44 @@ TEST_F(Attacks, datagrams_of_no_path_are_counted_by_the_port)
 	for (const char *cause : {"drop_token", "drop_version", "drop_length"})
 		EXPECT_GT(counter(2, cause, "ports"), 0) << cause;
 	perf("latency --iterations 10 --size 8 --mode ud-reliable");
+}
+
+// Packets of a former life, byte by byte as they were: counted and dropped. The life ends with node 1's module.
+TEST_F(Attacks, packets_of_a_former_life_are_dropped_and_counted)
+{
+	const std::string inject = built("tests/selftests/inject") + " --interface eth0 --to 10.1.0.2 ";
+
+	for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
+		need_server();
+		const std::string endless = built("user/tools/ibrelk-perf") +
+			" rate 10.1.0.2 --mixed --size 600 --iterations 100000000 --timeout 60 --mode " + mode;
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		auto job = lab().start(1, endless);
+		lab().run_ok(1, inject + "--replay-mutated --kinds verbatim --packets 32 --limit 10 --save /tmp/old.pcap");
+		job.kill(9);
+		job.wait(Duration(30));
+		/* It waits for what the killed one owes. */
+		stop_server();
+		const Result unloaded = unload_module(1);
+		ASSERT_EQ(unloaded.status, 0) << unloaded.output;
+		load_module(1);
+
+		need_server();
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		const auto drops = [] {
+			return counter(2, "drop_checksum") + counter(2, "drop_token") + counter(2, "drop_token", "ports");
+		};
+		const long before = drops();
+		auto traffic = lab().start(1, built("user/tools/ibrelk-perf") +
+			" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 --mode " + mode);
+		const std::string sent = lab().run_ok(1, inject + "--corrupt-of /tmp/old.pcap --redirect --kinds verbatim");
+		const Result result = traffic.wait(Duration(240));
+		EXPECT_EQ(result.status, 0) << result.output;
+		std::smatch match;
+		ASSERT_TRUE(std::regex_search(sent, match, std::regex("\"sent\": .\"verbatim\": ([0-9]+)"))) << sent;
+		EXPECT_GE(std::stol(match[1]), 8) << sent;
+		EXPECT_EQ(drops() - before, std::stol(match[1])) << sent;
+	}
 }
 
 } // namespace

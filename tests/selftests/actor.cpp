@@ -6,15 +6,13 @@
  *		opens endpoints --number, --number + 1 ..., receives, and looks at every byte of every message
  *		and at the order of those from one sender. Says so when --expect messages have come
  *	actor send --to 10.1.0.2 --endpoints 16 --count 5
- *		from so many endpoints of its own, sends each of as many endpoints of the peer --count messages,
- *		and waits until all have been delivered. Prints the first error, if any, as
- *		"status -111: ..." and fails
- *	actor die --to 10.1.0.2 --step eager --end kill
- *		goes as far as the step and stays there (it prints "ready"), to be killed; or calls exec(), or
- *		forks and leaves the child behind
+ *		from so many endpoints of its own, sends each of as many endpoints of the peer --count
+ *messages, and waits until all have been delivered. Prints the first error, if any, as "status -111: ..." and
+ *fails actor die --to 10.1.0.2 --step eager --end kill goes as far as the step and stays there (it prints
+ *"ready"), to be killed; or calls exec(), or forks and leaves the child behind
  *
- * The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that there
- * is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
+ * The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that
+ *there is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
  * exists: eager (many short messages), rendezvous (a long one), poll (waits for a message that never comes).
  */
 #include <ibrelk/ibrelk.hpp>
@@ -92,7 +90,8 @@ public:
 	explicit Actor(const Options &options) :
 		options_(options),
 		device_(need(ibrelk::Device::open(), IBRELK_CALL_OPEN, "cannot open the device")),
-		ring_(need(ibrelk::Ring::create(device_, 4096), IBRELK_CALL_RING_CREATE, "cannot make a ring"))
+		ring_(need(
+			ibrelk::Ring::create(device_, 4096), IBRELK_CALL_RING_CREATE, "cannot make a ring"))
 	{
 	}
 
@@ -116,7 +115,8 @@ public:
 	// A peer of endpoint @from: the @to-th endpoint there.
 	ibrelk::Peer peer(std::uint32_t from, std::uint32_t to)
 	{
-		auto address = need(ibrelk::Address::from_text(options_.to + ":" + std::to_string(options_.number + to)),
+		auto address = need(
+			ibrelk::Address::from_text(options_.to + ":" + std::to_string(options_.number + to)),
 			IBRELK_CALL_ADDRESS, "not an address");
 
 		return need(endpoints_[from].peer_add(address), IBRELK_CALL_PEER, "cannot add the peer");
@@ -173,8 +173,8 @@ public:
 	{
 		Bytes &buffer = buffers_[endpoint * slots_each + slot];
 
-		if (auto posted = endpoints_[endpoint].recv(ibrelk::any_peer, buffer, tag, 0,
-			    endpoint * slots_each + slot);
+		if (auto posted = endpoints_[endpoint].recv(
+			    ibrelk::any_peer, buffer, tag, 0, endpoint * slots_each + slot);
 			!posted)
 			throw Failed(std::string("cannot post a receive: ") +
 				ibrelk_error_text(IBRELK_CALL_SUBMIT, posted.error()));
@@ -201,7 +201,8 @@ public:
 				std::uint64_t &expected = numbers[{completion.endpoint, completion.peer}];
 
 				received++;
-				if (number != expected++ || !intact(slot, completion.length, sender, number)) {
+				if (number != expected++ ||
+					!intact(slot, completion.length, sender, number)) {
 					wrong++;
 					std::printf("WRONG: message %llu of sender %llu\n",
 						static_cast<unsigned long long>(number),
@@ -233,7 +234,8 @@ public:
 			for (std::uint32_t from = 0; from < options_.endpoints; from++) {
 				fill(message, from, number);
 				for (ibrelk::Peer to : peers[from])
-					send(from, to, message, immediate_of(from, number), IBRELK_LEVEL_DELIVERED);
+					send(from, to, message, immediate_of(from, number),
+						IBRELK_LEVEL_DELIVERED);
 				/* The buffer is used again. */
 				complete_all();
 			}
@@ -281,8 +283,8 @@ private:
 			message[i] = pattern(sender, number, i);
 	}
 
-	[[nodiscard]] bool intact(std::uint32_t slot, std::uint64_t length, std::uint64_t sender,
-		std::uint64_t number) const
+	[[nodiscard]] bool intact(
+		std::uint32_t slot, std::uint64_t length, std::uint64_t sender, std::uint64_t number) const
 	{
 		for (std::uint64_t i = 0; i < length; i++)
 			if (buffers_[slot][i] != pattern(sender, number, i))
@@ -315,9 +317,16 @@ private:
 			::execl("/bin/sh", "sh", "-c", "echo replaced", nullptr);
 			throw Failed("cannot exec");
 		}
-		/* The child has everything that is open, and is killed with the parent's process group. */
-		if (options_.end == "fork" && ::fork() > 0)
+		/* The child has everything that is open, and outlives its parent with it. */
+		if (options_.end == "fork") {
+			const pid_t parent = ::getpid();
+
+			if (::fork() > 0)
+				::_exit(0);
+			while (::getppid() == parent)
+				std::this_thread::sleep_for(milliseconds(10));
 			::_exit(0);
+		}
 	}
 
 	const Options &options_;
@@ -335,7 +344,9 @@ int main(int argc, char **argv)
 	CLI::App app("Plays the part of a process in a test.");
 	Options options;
 
-	app.add_option("COMMAND", options.command)->required()->check(CLI::IsMember({"serve", "send", "die"}));
+	app.add_option("COMMAND", options.command)
+		->required()
+		->check(CLI::IsMember({"serve", "send", "die"}));
 	app.add_option("--to", options.to, "IP address of the peer");
 	app.add_option("--mode", options.mode, "mode");
 	app.add_option("--door", options.door, "ioctl, uring or auto");

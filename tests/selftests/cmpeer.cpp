@@ -251,8 +251,9 @@ void answer(const Options &options, rdma_cm_id *id, const wire_hello &asked)
 	if (options.say == "refuse-version")
 		hello.version = WIRE_VERSION + 1;
 	if (options.say.starts_with("refuse-"))
-		hello.reason = static_cast<std::uint8_t>(
-			options.say == "refuse-version" ? +WIRE_REJECT_VERSION : std::atoi(options.say.c_str() + 7));
+		hello.reason = static_cast<std::uint8_t>(options.say == "refuse-version"
+				? +WIRE_REJECT_VERSION
+				: std::atoi(options.say.c_str() + 7));
 	else if (options.say != "refuse")
 		throw std::invalid_argument("cannot say: " + options.say);
 	/* "refuse" alone says nothing of ours. */
@@ -305,8 +306,10 @@ int main(int argc, char **argv)
 		->check(CLI::IsMember({"call", "listen"}));
 	app.add_option("ADDRESS", options.address, "of the peer, or to listen at")->required();
 	app.add_option("--say", options.say,
-		   "call: hello, version, magic, mode, mode-unknown, credits, packet-max, step, noise; listen: "
-		   "welcome, welcome-version, -magic, -mode, -credits, -echo, -noise, refuse, refuse-version, "
+		   "call: hello, version, magic, mode, mode-unknown, credits, packet-max, step, noise; "
+		   "listen: "
+		   "welcome, welcome-version, -magic, -mode, -credits, -echo, -noise, refuse, "
+		   "refuse-version, "
 		   "refuse-REASON, silence")
 		->required();
 	app.add_option("--port", options.port, "of the connection manager");

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Queue pairs that die while verified traffic goes on: by a packet that is longer than any receive buffer
+// (UC, UD), or because nobody answers (RC). They are rebuilt, and no message is lost, doubled, or damaged.
+#include "cluster.hpp"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+namespace cluster
+{
+
+namespace
+{
+
+class Rebuild : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+protected:
+	// Verified runs, one after the other, until stop() is called.
+	static lab::Job start_traffic(const std::string &mode)
+	{
+		lab().run_ok(1, "rm -f /tmp/enough");
+		return lab().start(1,
+			fmt::format("for seed in $(seq 100000); do "
+				    "{0} bibandwidth 10.1.0.2 --verify --mixed --size 600 --iterations 4000 "
+				    "--timeout 60 --quiet --seed $seed --mode {1} && "
+				    "{0} bibandwidth 10.1.0.2 --verify --mixed --size 30000 --iterations 150 "
+				    "--timeout 60 --quiet --seed $seed --mode {1} || exit 1; "
+				    "test ! -e /tmp/enough || exit 0; done",
+				built("user/tools/ibrelk-perf"), mode));
+	}
+
+	static void stop_traffic(lab::Job &job)
+	{
+		lab().run_ok(1, "touch /tmp/enough");
+		const Result result = job.wait(Duration(400));
+		EXPECT_EQ(result.status, 0) << result.output;
+	}
+
+	// How often this node has made a queue pair anew. The datagram queue pair belongs to a port, and is
+	// not counted with any path; the kernel's log tells.
+	static long rebuilds(int node, const std::string &mode)
+	{
+		if (mode == "ud-reliable")
+			return std::stol(lab().run(node, "dmesg | grep -c 'rebuilding it'").output);
+		return counter(node, "reconnects");
+	}
+
+	// Until both nodes' queue pairs have been rebuilt so often.
+	static void kill_queue_pairs(lab::Job &traffic, const std::string &mode, int times)
+	{
+		for (int i = 0; i < 2 * times && traffic.running(); i++) {
+			const int from = 1 + i % 2, victim = 3 - from;
+			const long before = rebuilds(victim, mode);
+			const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(90);
+
+			while (rebuilds(victim, mode) == before && traffic.running()) {
+				ASSERT_LT(std::chrono::steady_clock::now(), deadline)
+					<< "node " << victim
+					<< " has lost no queue pair, or did not make it anew";
+				/* While the connection is being made, there may be no packet to damage. */
+				lab().run(from,
+					fmt::format("{} --interface eth0 --to {} --replay-mutated --kinds "
+						    "oversized "
+						    "--packets 4 --limit 3 --seed {}",
+						built("tests/selftests/inject"), Lab::address(victim), i));
+			}
+		}
+		EXPECT_TRUE(traffic.running()) << traffic.output();
+	}
+
+	static void under_traffic(const std::string &mode, int times)
+	{
+		need_server();
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		auto traffic = start_traffic(mode);
+		kill_queue_pairs(traffic, mode, times);
+		stop_traffic(traffic);
+	}
+};
+
+TEST_P(Rebuild, of_killed_queue_pairs_under_traffic)
+{
+	under_traffic(GetParam(), 3);
+}
+
+TEST_P(Rebuild, long_of_killed_queue_pairs_under_traffic)
+{
+	under_traffic(GetParam(), 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Rebuild, ::testing::Values("uc-reliable", "ud-reliable"),
+	[](const auto &info) { return test_name(info.param); });
+
+class RebuildRc : public Rebuild
+{
+};
+
+// An RC queue pair gives up when a packet has been repeated seven times without an answer.
+TEST_F(RebuildRc, of_queue_pairs_that_gave_up)
+{
+	const std::string mode = "rc-reliable";
+
+	need_server();
+	perf("latency --iterations 2 --size 8 --mode " + mode);
+	auto traffic = start_traffic(mode);
+	for (int i = 0; i < 2; i++) {
+		const long segments = counter(2, "rx_segments");
+
+		lab().wait_until(1,
+			fmt::format("{} show paths | grep -q 'rc-reliable *up'", built("user/tools/ibrelk")));
+		while (counter(2, "rx_segments") < segments + 20)
+			ASSERT_TRUE(traffic.running()) << traffic.output();
+		const long before = counter(1, "reconnects");
+		lab().link_down(1);
+		lab().wait_until(1,
+			fmt::format(
+				"! {} show paths | grep -q 'rc-reliable *up'", built("user/tools/ibrelk")),
+			Duration(60));
+		lab().link_up(1);
+		lab().wait_until(1,
+			fmt::format("test $({} show paths --json | tr ',' '\\n' | "
+				    "awk -F: '/\"reconnects\"/ {{ n += $2 }} END {{ print n + 0 }}') -gt {}",
+				built("user/tools/ibrelk"), before),
+			Duration(60));
+	}
+	stop_traffic(traffic);
+}
+
+} // namespace
+
+} // namespace cluster
