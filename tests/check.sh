@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|kunit|lab|lab-long ...
+# usage: check.sh unit|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -58,7 +58,62 @@ part_unit()
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }
 
-part_kunit() { "$root/tests/kunit/check.sh"; }
+# counted NAME COMMAND...: runs something that ends with the plain line, and adds it to this part's sums.
+counted()
+{
+	local name=$1 log status line counts
+	log=$logs/counted.$$
+	shift
+	"$@" 2>&1 | tee "$log"
+	status=${PIPESTATUS[0]}
+	line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
+	read -r -a counts <<<"${line//[^0-9 ]/ }"
+	rm -f "$log"
+	# No result is a failure, and so is a kernel's report even if all tests passed.
+	if [ -z "$line" ] || { [ "$status" -ne 0 ] && [ "${counts[1]:-0}" -eq 0 ]; }; then
+		counts[1]=1
+	fi
+	echo "$name: status $status, ${counts[0]:-0} passed, ${counts[1]:-0} failed, ${counts[2]:-0} skipped"
+	sum_good=$((sum_good + ${counts[0]:-0})) sum_bad=$((sum_bad + ${counts[1]:-0}))
+	sum_skips=$((sum_skips + ${counts[2]:-0}))
+}
+
+# sums: what counted added up.
+sums()
+{
+	echo "$sum_good passed, $sum_bad failed, $sum_skips skipped"
+	[ "$sum_bad" -eq 0 ] && [ "$sum_good" -gt 0 ]
+}
+
+part_kunit()
+{
+	sum_good=0 sum_bad=0 sum_skips=0
+	counted suites "$root/tests/kunit/check.sh"
+	counted failnth "$root/tests/kunit/failnth.sh"
+	sums
+}
+
+# On three kernels; the newest one with two CPUs.
+part_kunit_long()
+{
+	local kernel series
+	sum_good=0 sum_bad=0 sum_skips=0
+	counted suites "$root/tests/kunit/check.sh"
+	counted failnth "$root/tests/kunit/failnth.sh"
+	counted runner "$root/tests/kunit/selftest/run.sh"
+	for series in 7.x 6.1; do
+		if ! kernel=$("$root/tests/uml/build.sh" "$series"); then
+			echo "no debug kernel $series"
+			sum_bad=$((sum_bad + 1))
+			continue
+		fi
+		IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series counted "suites on $series" \
+			"$root/tests/kunit/check.sh" $([ "$series" = 6.1 ] || echo --cpus 2)
+		[ "$series" = 6.1 ] || IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series \
+			counted "failnth on $series" "$root/tests/kunit/failnth.sh"
+	done
+	sums
+}
 
 # cluster SERIES FILTER: the cluster tests on a kernel.
 cluster()
@@ -67,11 +122,14 @@ cluster()
 	IBRELK_LAB_KERNEL=$1 gtest "$build/tests/cluster/test_cluster" --gtest_filter="$2"
 }
 
+# What takes too long for every day.
+long="*one_gibibyte*:*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*"
+
 part_lab()
 {
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	gtest "$build/tests/lab/test_lab"
-	cluster 6.1 '-*one_gibibyte*' || gtest_bad=$((gtest_bad + 1))
+	cluster 6.1 "-$long" || gtest_bad=$((gtest_bad + 1))
 	cluster 6.12 '*Modes.sizes*:*Faults*loss_5*:*Lifetimes.module*' || gtest_bad=$((gtest_bad + 1))
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
@@ -79,6 +137,7 @@ part_lab()
 
 part_lab_long()
 {
+	export IBRELK_SOAK_S=${IBRELK_SOAK_S:-600}
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	gtest "$build/tests/lab/test_lab"
 	cluster 6.1 '*' || gtest_bad=$((gtest_bad + 1))

@@ -18,4 +18,7 @@ make -s -C "$kernel" ARCH=um M="$build" -j"$(nproc)" KCFLAGS="-Werror -g" ${IBRE
 g++ -std=c++20 -O1 -Wall -Wextra -Werror -static -I "$root/user/include" \
 	"$root/tests/selftests/failnth.cpp" -o "$build/failnth"
 
-exec "$root/tests/uml/run.sh" --kernel "$kernel" --time 600 "$@" --module "$build/ibrelk.ko" "$build/failnth"
+status=0
+"$root/tests/uml/run.sh" --kernel "$kernel" --time 600 "$@" --module "$build/ibrelk.ko" "$build/failnth" || status=$?
+[ $status -eq 0 ] && echo "1 passed, 0 failed" || echo "0 passed, 1 failed"
+exit $status

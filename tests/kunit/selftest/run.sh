@@ -6,7 +6,8 @@
 #
 #   run.sh [--series S | --kernel DIR] [WHAT...]
 #
-# Not for 6.1, where KUnit runs suites before the module has its parameters.
+# Not for 6.1, where KUnit runs suites before the module has its parameters. The
+# last line printed is "N passed, N failed".
 
 set -eu
 
@@ -36,6 +37,7 @@ make -s -C "$kernel" ARCH=um M="$work" modules >"$work/log" 2>&1 || {
 	exit 1
 }
 
+right=0
 wrong=0
 only=" $* "
 
@@ -54,6 +56,7 @@ check()
 	last=$(tail -n 1 "$work/out")
 	if [ $status = "$want_status" ] && expr "$last" : "$want_last\$" >/dev/null &&
 		cat "$work/out" "$work/err" | grep -q -- "$pattern"; then
+		right=$((right + 1))
 		echo "ok    $what"
 		return
 	fi
@@ -87,4 +90,5 @@ check panic    120 "$cut" "Kernel panic - not syncing: asked to"
 check hang     124 "$cut" "time limit of 10 s, while: loading selftest" --time 10
 check spin     124 "$cut" "no longer reacted" --time 5
 
-[ $wrong = 0 ] || { echo "$wrong wrong"; exit 1; }
+echo "$right passed, $wrong failed"
+[ $wrong = 0 ] && [ $right -gt 0 ]
