@@ -1178,7 +1178,7 @@ static int request_reject(struct rdma_cm_id *id, const struct wire_hello *hello,
 
 /* From whom, to whom, and how. */
 static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hello,
-		       struct ibr_path_key *key)
+			    struct ibr_path_key *key)
 {
 	struct sa_path_rec *rec = id->route.path_rec;
 

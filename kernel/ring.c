@@ -374,6 +374,7 @@ static __poll_t ibr_ring_poll(struct file *file, struct poll_table_struct *table
 void ibr_ring_poll_room(struct ibr_ring *ring, struct file *file, struct poll_table_struct *table)
 {
 	poll_wait(file, &ring->wait, table);
+	/* We are in the queue before we look; pairs with ibr_ring_wake_room(). */
 	smp_mb();
 	ibr_ring_drain(ring);
 }

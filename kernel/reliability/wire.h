@@ -87,6 +87,7 @@ struct wire_header {
 	__le16 frames;
 	__le32 checksum;
 };
+
 static_assert(sizeof(struct wire_header) == 48, "wire_header");
 
 /**
@@ -248,6 +249,7 @@ struct wire_frame {
 		} close;
 	};
 };
+
 static_assert(sizeof(struct wire_frame) == 40, "wire_frame");
 
 #define WIRE_MAGIC		0x69627231u	/* "ibr1" */
@@ -301,6 +303,7 @@ struct wire_hello {
 	__le16 packet_max;
 	__le32 reserved;
 };
+
 static_assert(sizeof(struct wire_hello) == 56, "wire_hello");
 
 /** enum wire_verdict - what wire_parse() made of a packet; everything but WIRE_OK is dropped */
@@ -312,6 +315,7 @@ enum wire_verdict {
 	WIRE_BAD_CHECKSUM,
 	WIRE_BAD_FRAME,
 };
+
 #define WIRE_VERDICTS		(WIRE_BAD_FRAME + 1)
 
 /**

@@ -102,6 +102,7 @@ static void loop_deliver(struct tasklet_struct *tasklet)
 	struct loop *loop = from_tasklet(loop, tasklet, tasklet);
 	u32 budget = LOOP_BATCH;
 
+	/* Pairs with loop_post(). */
 	while (loop->tail != smp_load_acquire(&loop->head) && budget--) {
 		loop_give(loop, &loop->slots[loop->tail % LOOP_SLOTS]);
 		/* The slot may be written again only after it has been read. */
