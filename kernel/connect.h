@@ -13,15 +13,21 @@ struct ibr_path;
 struct ibr_port;
 
 /**
- * ibr_connect_start() - ops->connect of rc, uc and ud: begin to connect Asynchronous:
- * ibr_path_connected() or ibr_path_failed() follows, within connect_timeout_ms.
- * Return: 0, or -errno if it could not even begin. Context: process, path->connect_lock held; never
+ * ibr_connect_start() - ops->connect of rc, uc and ud: begin to connect
+ * @path: whose connection; an attempt that is under way, the peer's too, is joined
+ *
+ * Asynchronous: ibr_path_connected() or ibr_path_failed() follows, as a rule within connect_timeout_ms, unless
+ * the path is removed meanwhile.
+ *
+ * Return: 0, or -ENOMEM: it could not even begin. Context: process, path->connect_lock held; never
  * waits for the network.
  */
 int ibr_connect_start(struct ibr_path *path);
 
 /**
  * ibr_connect_stop() - ops->disconnect of rc, uc and ud: let go of the connection
+ * @path: whose
+ *
  * If the path is being removed, also of every attempt; afterwards none begins. Context: process,
  * path->connect_lock held.
  */

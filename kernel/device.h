@@ -22,10 +22,20 @@ struct ibr_port;
  */
 int ibr_device_select(const u8 local[16], const u8 remote[16], u8 chosen[16], bool *same_node);
 
-/** ibr_device_local() - does a usable port have this GID? If @gid is zero: the first usable port's GID is stored in it */
+/**
+ * ibr_device_local() - does a usable port have this GID?
+ * @gid: GID; zero: the first GID of the first usable port is stored in it
+ *
+ * Return: whether one has it; for zero: whether there is a usable port. Context: any but hardirq.
+ */
 bool ibr_device_local(u8 gid[16]);
 
-/** ibr_device_modes() - bit (1 << mode) for each mode that the port with this GID can do; zero GID: any port. 0: none */
+/**
+ * ibr_device_modes() - which modes the port with this GID can do
+ * @gid: GID; zero: what any usable port can do
+ *
+ * Return: bit (1 << enum ibrelk_mode) for each; 0: there is no such port. Context: any but hardirq.
+ */
 u32 ibr_device_modes(const u8 gid[16]);
 
 /** ibr_device_ports() - number of usable ports */

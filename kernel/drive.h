@@ -32,7 +32,9 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload);
 
 /**
  * ibr_path_emit() - send a fragment, for which ibr_path_can_emit() said yes
- * Takes over the caller's reference.
+ * @path: path
+ * @frag: fragment, in no list; takes over the caller's reference
+ *
  * Return: true; false: no slot (the reference stays with the caller). Context: path->lock held
  */
 bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag);

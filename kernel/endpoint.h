@@ -30,17 +30,58 @@ struct poll_table_struct;
 /**
  * struct ibr_endpoint - see Documentation/locking.rst
  * @ref: held by the descriptor (by lingering after that), by each of its flows, and by each receive
- * @lock: softirq-safe; covers @match, @unexpected_*, @open, and what follows it. Innermost but for a ring's lock
+ * @id: its number, never 0
+ * @generation: random and not 0; tells it from others that have had the same number
+ * @mode: enum ibrelk_mode; never the default, which creation has replaced
+ * @job: hashed job key; a flow needs the same one at both ends
+ * @uid: effective user of who made it; decides who sees it in statistics
+ * @pid: process that made it, as seen in its own namespace; 0 (not immutable) once the descriptor is closed
+ * @local: .gid: address to which it is bound, zero: any. The other members are what was asked for: use @id and
+ *	@generation
+ * @send_ring: where sends complete, with a reference
+ * @recv_ring: where receives complete, and cancellations; with a reference, maybe to the same ring
+ * @sends_max: how many sends may be outstanding
+ * @recvs_max: how many receives may be
+ * @unexpected_max: bytes of memory for messages that wait for a receive, and so the sum of all grants
+ * @hash_seed: random; of @contact_hash
+ * @setup_lock: making outflows, and letting go of them: covers the writing of contact->out
+ * @contacts: peer handle -> contact; its own lock. A contact stays until the endpoint is freed
+ * @sends: sends outstanding; a send counts until it is freed, so until all its fragments are let go too
+ * @recvs: receives accepted whose completion is not in the ring yet
+ * @room: who waits for @sends or @recvs to fall below its maximum
+ * @tx_messages: sends accepted
+ * @tx_bytes: ... and their bytes
+ * @bounced_bytes: bytes, sent or received, that went through a bounce buffer
+ * @free_work: frees it, because the last reference may go where nobody can sleep
+ * @linger_work: after closing: looks whether what was buffered has gone out, and in the end drops the
+ *	descriptor's reference
+ * @linger_until: after closing: when that is cut short, jiffies64
+ * @pool: memory of unexpected messages; lockless allocator
+ * @pool_memory: what it allocates from, @unexpected_max bytes
+ * @all: in the list of endpoints, open and lingering ones, under its mutex
+ * @lock: softirq-safe; covers all that follows it. Inside a path's lock; only that of @contacts is taken
+ *	inside it
+ * @open: the descriptor is still open; once it is not, nothing is matched any more
+ * @contact_hash: contacts by address
+ * @flow_count: contacts, which is what statistics give out as flows
+ * @learned: contacts that the user did not ask for; at most IBR_SOURCES_MAX
+ * @sources: incoming flows, until the last message of each is gone; at most IBR_SOURCES_MAX
+ * @headers_granted: waiting RTS granted to flows beyond IBR_HEADERS_MIN; at most IBR_HEADERS_MAX
+ * @unexpected_granted: sum of the flows' outstanding grants, cost bytes; at most @unexpected_max
+ * @unexpected_bytes: cost bytes of the eager messages that wait for a receive
+ * @unexpected_bytes_peak: the most that it ever was
+ * @counters: only rx_messages, rx_bytes and unexpected_messages; the others are the atomic ones above
+ * @match: posted receives and waiting messages
  */
 struct ibr_endpoint {
 	struct kref ref;
 	u32 id;				/* immutable from here ... */
 	u32 generation;
 	u32 mode;
-	u64 job;			/* hashed job key */
+	u64 job;
 	kuid_t uid;
 	pid_t pid;
-	struct ibrelk_addr local;	/* .gid zero: any */
+	struct ibrelk_addr local;
 	struct ibr_ring *send_ring;
 	struct ibr_ring *recv_ring;
 	u32 sends_max;
@@ -48,31 +89,31 @@ struct ibr_endpoint {
 	u64 unexpected_max;
 	u32 hash_seed;			/* ... to here */
 	struct mutex setup_lock;	/* making outflows */
-	struct xarray contacts;		/* peer handle -> contact; its own lock */
-	atomic_t sends;			/* outstanding */
-	atomic_t recvs;			/* posted, or completed and not yet in the ring */
-	wait_queue_head_t room;		/* who waits for fewer of these */
+	struct xarray contacts;
+	atomic_t sends;
+	atomic_t recvs;
+	wait_queue_head_t room;
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
 	atomic64_t bounced_bytes;
 	struct work_struct free_work;
 	struct delayed_work linger_work;
 	u64 linger_until;
-	struct gen_pool *pool;		/* memory of unexpected messages; lockless allocator */
+	struct gen_pool *pool;
 	void *pool_memory;
-	struct list_head all;		/* in the table of endpoints, under its mutex */
+	struct list_head all;
 
-	spinlock_t lock;
-	bool open;			/* descriptor still open */
+	spinlock_t lock;		/* the rest */
+	bool open;
 	struct hlist_head contact_hash[1024];
 	u32 flow_count;
-	u32 learned;			/* contacts that the user did not ask for */
-	u32 sources;			/* incoming flows, until the last message of each is gone */
-	u32 headers_granted;		/* waiting RTS granted to flows beyond IBR_HEADERS_MIN */
-	u64 unexpected_granted;		/* sum of the flows' outstanding grants, cost bytes */
+	u32 learned;
+	u32 sources;
+	u32 headers_granted;
+	u64 unexpected_granted;
 	u64 unexpected_bytes;
 	u64 unexpected_bytes_peak;
-	struct ibrelk_counters counters;	/* sums; updated under @lock where exact */
+	struct ibrelk_counters counters;
 	struct match match;
 };
 
@@ -90,13 +131,19 @@ void ibr_endpoint_get(struct ibr_endpoint *endpoint);
 void ibr_endpoint_put(struct ibr_endpoint *endpoint);
 
 /**
- * ibr_endpoint_send(), _recv(), _cancel() - accept one validated command
+ * ibr_endpoint_send() - accept one validated command: a send
+ * @endpoint: endpoint
+ * @command: command
+ * @undriven: where the batch keeps what ibr_endpoint_flush() gets at its end; NULL before the first send
+ *
  * Return: 0 accepted; 1 no room now (stop the batch, nothing happened); -errno wrong (nothing happened).
  * Context: process.
  */
 int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
 		      struct ibr_path **undriven);
+/** ibr_endpoint_recv() - likewise: post a receive. Return, Context: as ibr_endpoint_send() */
 int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_endpoint_cancel() - likewise: cancel receives by their user data. Return, Context: as ibr_endpoint_send() */
 int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 
 /** ibr_endpoint_send_done(), _recv_done() - one is outstanding no more. Context: any; takes the lock of @room only */

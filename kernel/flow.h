@@ -47,13 +47,19 @@ struct ibr_handle {
 
 /**
  * struct ibr_contact - a remote endpoint that a local one knows; what a peer handle stands for
+ * @node: in endpoint->contact_hash, under endpoint->lock
+ * @addr: its address; .generation 0: whichever endpoint has the number. Immutable
+ * @handle: the peer handle, its place in endpoint->contacts; immutable
+ * @out: where sends to it go, with a reference; NULL until the first one, and again after closing. Written under
+ *	endpoint->setup_lock, read under RCU
+ *
  * Lives as long as its endpoint.
  */
 struct ibr_contact {
-	struct hlist_node node;		/* endpoint->contact_hash, under endpoint->lock */
+	struct hlist_node node;
 	struct ibrelk_addr addr;
 	u32 handle;
-	struct ibr_outflow __rcu *out;	/* NULL until the first send; written under endpoint->setup_lock */
+	struct ibr_outflow __rcu *out;
 };
 
 /** enum ibr_outflow_state - life of an outflow; see Documentation/protocol.rst */
@@ -65,73 +71,130 @@ enum ibr_outflow_state {
 
 /**
  * struct ibr_outflow - sender's half; all but the immutable members under path->lock
+ * @h: what frames from the receiver name it by, while it is OPENING or OPEN
  * @ref: held by the contact, by the path's list while the flow is OPENING or OPEN, and by each send
+ * @endpoint: the sender, with a reference; immutable
+ * @path: that it uses, with a reference; immutable
+ * @remote: address of the receiver, as in the contact; immutable
+ * @contact: handle of the contact; immutable
+ * @state: may be read without the lock where a guess will do
+ * @closing: the endpoint was closed: only what was accepted still goes out
+ * @announcing: native modes: RTSs that are not acknowledged; eager messages wait until there is none
+ * @remote_handle: what the receiver calls the flow; valid when OPEN
+ * @sequence: of the next message; each opening begins with 0
+ * @cost: eager cost spent since it was opened, cost bytes
+ * @limit: ... and allowed, as the receiver has told
+ * @announced: RTS sent since it was opened
+ * @announce_limit: ... and allowed, as the receiver has told
+ * @queue: sends that are not completely transmitted, nor announced, in order
+ * @sent: sends that wait for something from the peer
+ * @ready: in path->ready, while @queue has something and may go on
+ * @on_path: in path->outflows, while it is OPENING or OPEN
+ * @rcu: frees it, as readers of contact->out may still see it
  */
 struct ibr_outflow {
 	struct ibr_handle h;
 	struct kref ref;
-	struct ibr_endpoint *endpoint;	/* referenced; immutable */
-	struct ibr_path *path;		/* referenced; immutable */
-	struct ibrelk_addr remote;	/* immutable */
-	u32 contact;			/* immutable */
+	struct ibr_endpoint *endpoint;
+	struct ibr_path *path;
+	struct ibrelk_addr remote;
+	u32 contact;
 	enum ibr_outflow_state state;
-	bool closing;			/* the endpoint was closed: only what was accepted still goes out */
-	u32 announcing;			/* native modes: RTSs that are not acknowledged */
+	bool closing;
+	u32 announcing;
 	u32 remote_handle;
-	u32 sequence;			/* of the next message */
-	u64 cost;			/* eager cost spent */
-	u64 limit;			/* ... and allowed */
-	u32 announced;			/* RTS sent */
-	u32 announce_limit;		/* ... and allowed */
-	struct list_head queue;		/* sends that have not been started, in order */
-	struct list_head sent;		/* sends that wait for something from the peer */
-	struct list_head ready;		/* in path->ready */
-	struct list_head on_path;	/* in path->outflows */
+	u32 sequence;
+	u64 cost;
+	u64 limit;
+	u32 announced;
+	u32 announce_limit;
+	struct list_head queue;
+	struct list_head sent;
+	struct list_head ready;
+	struct list_head on_path;
 	struct rcu_head rcu;
 };
 
 /**
  * struct ibr_send - a message on its way out
- * @ref: held by the outflow's lists, by each fragment, and by the completion until it is written
+ * @h: of a rendezvous: what CTS and FIN name it by, from its RTS on
+ * @ref: held by the outflow's lists, by each fragment, by the completion until it is written, and by the worker of
+ *	@umem
+ * @entry: its completion
+ * @link: in outflow->queue, then ->sent
+ * @bulk: in path->bulk, while a window is to be filled
+ * @flow: with a reference; immutable
+ * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
+ * @wire_flags: WIRE_MSG_*, as its frames carry them; immutable
+ * @no_success: the user does not want to hear of success; immutable
+ * @completed: the user knows, or shall not
+ * @started: eager: the first fragment is out, so the others follow before any other message of the flow
+ * @sent: eager: all of it was transmitted once
+ * @finished: nothing more is expected
+ * @pinned: @umem is in use
+ * @umem_busy: its worker is running
+ * @announcing: counted in @flow->announcing
+ * @peer: peer handle, for the completion; immutable
+ * @user_data: likewise
+ * @sequence: its number in the flow, from when it is in ->sent
+ * @unacked: eager, reliable modes: fragments sent and not acknowledged
+ * @length: bytes of the message; immutable
+ * @offset: bytes: eager: sent so far; rendezvous: asked for so far, without a gap
+ * @tag: its tag; immutable
+ * @immediate: travels with it, if @wire_flags says so; immutable
+ * @window: rendezvous: windows that were asked for and are not sent, in rising order; the first is being sent
+ * @window.start: where it begins in the message, bytes
+ * @window.offset: sent up to here
+ * @window.end: where it ends
+ * @window.unit: payload of each fragment but the last, bytes
+ * @windows: how many there are
+ * @released: pinned memory before this offset was let go
+ * @transfer: what the receiver calls the transfer, by the last CTS; 0: none
+ * @status: what the user will be told, negative errno or 0
+ * @umem: the user's memory, if there is no copy
+ * @data: buffered copy: @frag.inline_payload if small; NULL: @umem
+ * @frag: the first fragment, or the RTS; last, for its inline payload
+ *
+ * What may change is under path->lock from the time it is queued until it is finished.
  */
 struct ibr_send {
-	struct ibr_handle h;		/* of a rendezvous */
+	struct ibr_handle h;
 	struct kref ref;
 	struct ibr_ring_entry entry;
-	struct list_head link;		/* outflow->queue, then ->sent */
-	struct list_head bulk;		/* path->bulk while a window is to be filled */
-	struct ibr_outflow *flow;	/* referenced */
+	struct list_head link;
+	struct list_head bulk;
+	struct ibr_outflow *flow;
 	u8 level;
 	u8 wire_flags;
 	bool no_success;
-	bool completed;			/* the user knows */
+	bool completed;
 	bool started;
-	bool sent;			/* all of it was transmitted once */
-	bool finished;			/* nothing more is expected */
-	bool pinned;			/* umem is in use */
-	bool umem_busy;			/* its worker is running */
-	bool announcing;		/* counted in @flow->announcing */
-	u32 peer;			/* handle, for the completion */
+	bool sent;
+	bool finished;
+	bool pinned;
+	bool umem_busy;
+	bool announcing;
+	u32 peer;
 	u64 user_data;
 	u32 sequence;
-	u32 unacked;			/* fragments sent and not acknowledged */
+	u32 unacked;
 	u64 length;
-	u64 offset;			/* eager: sent so far; rendezvous: asked for so far */
+	u64 offset;
 	u64 tag;
 	u64 immediate;
-	struct {			/* rendezvous: windows that were asked for and are not sent */
+	struct {
 		u64 start;
-		u64 offset;		/* sent so far */
+		u64 offset;
 		u64 end;
 		u32 unit;
 	} window[2];
 	u32 windows;
-	u64 released;			/* pinned memory before this was let go */
-	u32 transfer;			/* the last one that asked; 0: none */
-	int status;			/* what the user will be told */
+	u64 released;
+	u32 transfer;
+	int status;
 	struct ibr_umem umem;
-	void *data;			/* buffered copy: @frag.inline_payload if small; NULL: @umem */
-	struct ibr_frag frag;		/* the first fragment, or the RTS; last, for its inline payload */
+	void *data;
+	struct ibr_frag frag;
 };
 
 /** struct ibr_recv - a posted receive. @ref is not needed: it has one owner at a time */
@@ -146,33 +209,56 @@ struct ibr_recv {
 
 /**
  * struct ibr_inflow - receiver's half; under path->lock
- * @ref: held by the path, by each message and each transfer
+ * @h: what the sender's frames name it by, until it is @gone
+ * @ref: held by the path until it is @gone, by each message and each transfer
+ * @endpoint: the receiver, with a reference; immutable
+ * @path: with a reference; immutable
+ * @contact: peer handle of the source; immutable
+ * @remote_handle: what the sender calls the flow; immutable
+ * @src_endpoint: the sender's number; immutable
+ * @src_generation: its generation; immutable
+ * @gone: off the path
+ * @next: sequence expected next
+ * @missing: native modes: bit i: message @next - 1 - i was lost
+ * @limit: credit: granted in all since it was opened, cost bytes
+ * @advertised: ... and told
+ * @grant: how much of the endpoint's memory is reserved for this flow, cost bytes; at most IBR_GRANT_MAX
+ * @waiting_cost: of it, in use
+ * @spent: credit that the sender has used, as far as seen, cost bytes since it was opened
+ * @announced: RTS that have come since it was opened
+ * @announce_told: ... and that the sender may send in all, as it was told
+ * @headers: RTS that may wait for a receive, at least IBR_HEADERS_MIN
+ * @headers_waiting: ... and do
+ * @early: messages that are incomplete or ahead of their turn, by sequence
+ * @transfers: rendezvous under way
+ * @on_path: in path->inflows, until it is @gone
+ * @node: in path->inflow_hash, likewise
  */
 struct ibr_inflow {
 	struct ibr_handle h;
 	struct kref ref;
-	struct ibr_endpoint *endpoint;	/* referenced; immutable */
-	struct ibr_path *path;		/* referenced; immutable */
-	u32 contact;			/* source handle; immutable */
-	u32 remote_handle;		/* immutable */
-	u32 src_endpoint;		/* immutable */
-	u32 src_generation;		/* immutable */
-	bool gone;			/* off the path */
-	u32 next;			/* sequence expected next */
-	u64 missing;			/* bit i: message next - 1 - i was lost (native modes) */
-	u64 limit;			/* credit: granted in all */
-	u64 advertised;			/* ... and told */
-	u64 grant;			/* how much of the endpoint's memory is reserved for this flow */
-	u64 waiting_cost;		/* of it, in use */
-	u64 spent;			/* credit that the sender has used, as far as seen */
-	u32 announced;			/* RTS that have come */
-	u32 announce_told;		/* ... and that the sender may send in all, as it was told */
-	u32 headers;			/* RTS that may wait for a receive */
-	u32 headers_waiting;		/* ... and do */
-	struct list_head early;		/* messages that are incomplete or ahead of their turn, by sequence */
+	struct ibr_endpoint *endpoint;
+	struct ibr_path *path;
+	u32 contact;
+	u32 remote_handle;
+	u32 src_endpoint;
+	u32 src_generation;
+	bool gone;
+	u32 next;
+	u64 missing;
+	u64 limit;
+	u64 advertised;
+	u64 grant;
+	u64 waiting_cost;
+	u64 spent;
+	u32 announced;
+	u32 announce_told;
+	u32 headers;
+	u32 headers_waiting;
+	struct list_head early;
 	struct list_head transfers;
-	struct list_head on_path;	/* in path->inflows */
-	struct hlist_node node;		/* in path->inflow_hash */
+	struct list_head on_path;
+	struct hlist_node node;
 };
 
 /** struct ibr_message - a message that has arrived, or is arriving */
@@ -225,7 +311,11 @@ struct ibr_transfer {
 struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle);
 /**
  * ibr_contact_get_addr() - the contact for an address, made if need be
+ * @endpoint: the local one, which is to know it
+ * @addr: its address
  * @learned: @addr was seen in a packet: a contact for any generation stands for it too
+ * @gfp: how to allocate
+ *
  * Return: contact, or ERR_PTR(-ENOMEM, -ENOSPC, or, if learned, -EUSERS). Context: as @gfp says.
  */
 struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
@@ -233,6 +323,9 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 
 /**
  * ibr_outflow_get() - the outflow to a contact, made at the first send
+ * @endpoint: who sends
+ * @contact: to whom, one of @endpoint's; gets a new one if the path of the last was removed
+ *
  * Return: flow with a reference, or ERR_PTR(-ENETUNREACH, -EHOSTUNREACH, -EADDRNOTAVAIL, -ENODEV, -ENOMEM).
  * Context: process.
  */
@@ -240,6 +333,8 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 void ibr_outflow_put(struct ibr_outflow *flow);
 /**
  * ibr_outflow_queue() - queue a send; on success takes over a reference to it
+ * @flow: on which; opened if it is CLOSED
+ * @send: what; on failure it is still the caller's
  * @undriven: the path that the caller will drive at the end of its batch (set here, with a reference, if it is NULL);
  *	sends on another path start at once
  *
@@ -263,7 +358,12 @@ void ibr_inflow_put(struct ibr_inflow *flow);
 void ibr_inflow_return(struct ibr_inflow *flow, u32 cost);
 /** ibr_inflow_return_header() - of an RTS that waits no more. Context: path->lock held */
 void ibr_inflow_return_header(struct ibr_inflow *flow);
-/** ibr_inflow_announced() - an RTS has come: more may follow, as far as the endpoint has room. Context: path->lock held */
+/**
+ * ibr_inflow_announced() - an RTS has come: more may follow, as far as the endpoint has room
+ * @flow: on which; one that is gone grants nothing
+ *
+ * Context: path->lock held.
+ */
 void ibr_inflow_announced(struct ibr_inflow *flow);
 /** ibr_inflow_drop() - the flow is over; @tell: say so to the sender. Context: path->lock held */
 void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
@@ -276,21 +376,38 @@ int ibr_handle_add(struct ibr_path *path, struct ibr_handle *handle, enum ibr_ha
 void ibr_handle_remove(struct ibr_path *path, struct ibr_handle *handle);
 void *ibr_handle_find(struct ibr_path *path, u32 id, enum ibr_handle_type type);
 
-/** ibr_control_try() - queue a control frame, if the caller can do without. Return: 0 or -ENOMEM. Context: path->lock held */
+/**
+ * ibr_control_try() - queue a control frame, if the caller can do without
+ * @path: where
+ * @frame: what; copied
+ *
+ * Return: 0, or -ENOMEM: no memory, or IBR_CONTROL_MAX wait already. Context: path->lock held.
+ */
 int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame);
 /**
  * ibr_control_send() - queue a control frame
+ * @path: where
+ * @frame: what; copied
+ *
  * Who takes the lock in process context calls ibr_frag_refill() before. Return: 0, or -ENOMEM: the path's life ends.
  * Context: path->lock held.
  */
 int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame);
-/** ibr_wire_error() - negative errno for an error that the peer names; -EREMOTEIO: one that it should not. Context: any */
+/**
+ * ibr_wire_error() - what an error that the peer names means here
+ * @status: errno (positive), as it travels
+ *
+ * Return: negative errno; -EREMOTEIO: one that the peer should not name. Context: any.
+ */
 int ibr_wire_error(__le32 status);
 
 /* ---- send.c: a message on its way out, by either protocol ---- */
 
 /**
  * ibr_send_create() - make a send and take hold of its data
+ * @flow: that it is going to be queued on; the send holds a reference
+ * @command: as the user gave it, validated
+ *
  * Up to @eager_max the data is copied; above, the user's memory is pinned. Return: send with one reference, or
  * ERR_PTR(-ENOMEM, -EFAULT). Context: process.
  */
@@ -307,7 +424,13 @@ void ibr_send_discard(struct ibr_send *send);
 void ibr_send_abort(struct ibr_send *send, int status);
 /** ibr_send_acked() - one of its fragments has arrived. Context: path->lock held */
 void ibr_send_acked(struct ibr_send *send);
-/** ibr_send_start() - send the first message of a flow's queue, or go on with it. Return: false: blocked. Context: path->lock held */
+/**
+ * ibr_send_start() - send the first message of a flow's queue, or go on with it
+ * @path: the flow's, UP
+ * @flow: OPEN, its queue not empty; taken out of path->ready if it has to wait for the peer
+ *
+ * Return: false: the path is blocked. Context: path->lock held, by the drive.
+ */
 bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
 
 int ibr_send_init(void);
@@ -334,6 +457,7 @@ struct ibr_recv_result {
 	u64 immediate;
 	u8 wire_flags;
 };
+
 /** ibr_recv_complete() - a receive is over; @result->status -ECANCELED throws bounced data away. Context: any */
 void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result);
 
@@ -348,7 +472,13 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
 /** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
-/** ibr_bulk_fill() - send one fragment of a window of the first in path->bulk. Return: false: blocked. Context: path->lock held */
+/**
+ * ibr_bulk_fill() - send one fragment of a window
+ * @path: the send's, UP
+ * @send: the first in path->bulk; unless blocked, it goes to its end, or leaves it if nothing can be sent now
+ *
+ * Return: false: the path is blocked. Context: path->lock held, by the drive.
+ */
 bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
 /** ibr_send_tell_abort() - forget what was asked for, and tell the transfer. Context: path->lock held */
 void ibr_send_tell_abort(struct ibr_send *send, int error);

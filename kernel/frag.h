@@ -21,7 +21,7 @@ struct ibr_send;
 
 /**
  * struct ibr_frag - one frame and its payload
- * @ref: held by the path (queued or awaiting acknowledgement), and by each posted work request
+ * @ref: held by the path (queued, or in flight), and by each posted work request
  * @link: in one of the path's queues
  * @next: the next fragment of the same packet, from its assembly until it is acknowledged or lost
  * @send: message that it belongs to, referenced; or NULL
@@ -30,8 +30,9 @@ struct ibr_send;
  * @repeated: transmitted before
  * @small: of the small size, so that it may come from, and refill, the reserve
  * @payload_len: bytes of payload
- * @payload: physically contiguous kernel memory: @inline_payload, or inside @send
+ * @payload: physically contiguous kernel memory: @inline_payload, or a part of the copy that @send has
  * @frame: as it travels
+ * @inline_payload: room for what ibr_frag_alloc() was asked for; of an embedded one, IBR_FRAG_SMALL bytes
  */
 struct ibr_frag {
 	refcount_t ref;
@@ -49,7 +50,10 @@ struct ibr_frag {
 };
 
 /**
- * ibr_frag_alloc() - a fragment with a zeroed frame and room for @payload bytes (at most IBR_FRAG_PAYLOAD_MAX)
+ * ibr_frag_alloc() - a fragment with a zeroed frame and room for some payload
+ * @payload: bytes of it, at most IBR_FRAG_PAYLOAD_MAX; up to IBR_FRAG_SMALL the reserve helps out
+ * @gfp: how to allocate
+ *
  * Return: fragment, or NULL: no memory. Context: as @gfp says.
  */
 struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp);

@@ -78,62 +78,109 @@ struct ibr_packet {
  * struct ibr_path - see Documentation/locking.rst
  * @ref: held by the table, by each flow half that uses the path, by the queue pair of a connection, by
  *	each destination (UD), by connecting, and by whoever uses it for a moment
- * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
+ * @node: in the table by @key
+ * @token_node: in the table by @token, if @hashed
+ * @all: in the list of paths, under the table's lock
+ * @rcu: frees it, as who looks a token up may still see it
+ * @key: immutable
+ * @hash_seed: of @inflow_hash, random; immutable
+ * @token: what packets to us carry; changes only with a new life, under both locks, so either is enough to read it
+ * @transport: by @key; immutable
+ * @native: mode in which data is sent once and may be lost; immutable
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
+ * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
+ * @connect_work: connects, reconnects or tears down; only path.c queues it
+ * @attempts: to connect, since the path was last up; @connect_lock
+ * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
+ * @state: enum ibrelk_path_state
+ * @removed: unreachable: module, device or address is going. Never taken back; may be read without the lock
+ * @established: @rel is initialised: there is a peer
+ * @remote: the peer, by the last handshake
+ * @qp: with a reference; NULL: no queue pair. UD: the port's
+ * @transport_data: transport's own (UD: struct ibr_dest, with a reference; loop: queue)
+ * @rel: the engine
+ * @timer: wakes the drive up for what the engine waits for, and when @starved
+ * @timer_at: when it runs out, ns, or REL_TIME_NEVER
+ * @payload_max: most payload with one frame, bytes
+ * @now: time of the call that is running, ns, as ktime_get_ns()
+ * @packet: being assembled, while the drive runs; drive.c
+ * @starved: an allocation failed: the timer tries again
+ * @doomed: negative errno: this life is to end; drive does it. Else 0
+ * @broken_since: ns; 0: not broken
+ * @up_since: time of the last handshake, ns
+ * @renew: the next handshake needs a new token; connect.c looks at it without the lock
+ * @hashed: found by token
+ * @error: last error, negative errno, or 0
+ * @control: fragments with control frames: sent first
+ * @repeat: fragments to be sent again: second
+ * @ready: outflows with messages to send (outflow->ready)
+ * @bulk: sends with a window to fill (send->bulk)
+ * @outflows: those that are OPENING or OPEN (outflow->on_path)
+ * @inflows: those that are not gone (inflow->on_path)
+ * @inflow_hash: the same, by what the opener calls them
+ * @inflow_count: how many; at most IBR_INFLOWS_MAX
+ * @flow_count: ... with the outflows
+ * @queue: fragments in @control and @repeat
+ * @queue_peak: the most that it ever was
+ * @memory: bytes of payload in flight, reliable packets only
+ * @memory_peak: the most that it ever was
+ * @handles: wire handle -> flow, send or transfer
+ * @handle_next: where the search for a free one goes on
+ * @counters: of all lives, but without what @rel has counted in this one
  */
 struct ibr_path {
 	struct kref ref;
-	struct rhash_head node;			/* by key */
-	struct rhash_head token_node;		/* by token */
-	struct list_head all;			/* in the list of paths, under the table's lock */
+	struct rhash_head node;
+	struct rhash_head token_node;
+	struct list_head all;
 	struct rcu_head rcu;
-	struct ibr_path_key key;		/* immutable */
-	u32 hash_seed;				/* immutable */
-	u32 token;				/* changes only with a new life, under both locks */
-	const struct ibr_transport *transport;	/* immutable */
-	bool native;				/* immutable */
+	struct ibr_path_key key;
+	u32 hash_seed;
+	u32 token;
+	const struct ibr_transport *transport;
+	bool native;
 
-	struct mutex connect_lock;
-	struct ibr_cm *cm;			/* attempt under way or connection; connect.c, @connect_lock */
-	struct delayed_work connect_work;	/* connects, reconnects or tears down; path.c queues it */
+	struct mutex connect_lock;		/* connecting */
+	struct ibr_cm *cm;
+	struct delayed_work connect_work;
 	unsigned int attempts;
 
-	spinlock_t lock;
+	spinlock_t lock;			/* the rest */
 	enum ibrelk_path_state state;
-	bool removed;				/* unreachable: module or device is going */
-	bool established;			/* rel is initialised: there is a peer */
+	bool removed;
+	bool established;
 	struct ibr_remote remote;
-	struct ibr_qp *qp;			/* NULL: no queue pair */
-	void *transport_data;			/* transport's own (UD: address handle; loop: queue) */
+	struct ibr_qp *qp;
+	void *transport_data;
 	struct rel_conn rel;
 	struct hrtimer timer;
 	u64 timer_at;
-	u32 payload_max;			/* most payload with one frame */
+	u32 payload_max;
 
-	u64 now;				/* time of the call that is running */
-	struct ibr_packet packet;		/* being assembled, while the drive runs; drive.c */
-	bool starved;				/* an allocation failed: the timer tries again */
-	int doomed;				/* negative errno: this life is to end; drive does it */
-	u64 broken_since;			/* 0: not broken */
+	u64 now;
+	struct ibr_packet packet;
+	bool starved;
+	int doomed;
+	u64 broken_since;
 	u64 up_since;
-	bool renew;				/* the next handshake needs a new token */
-	bool hashed;				/* found by token */
-	int error;				/* last error, negative errno, or 0 */
+	bool renew;
+	bool hashed;
+	int error;
 
-	struct list_head control;		/* fragments with control frames: sent first */
-	struct list_head repeat;		/* fragments to be sent again: second */
-	struct list_head ready;			/* outflows with messages to send (outflow->ready) */
-	struct list_head bulk;			/* sends with a window to fill (send->bulk) */
+	struct list_head control;
+	struct list_head repeat;
+	struct list_head ready;
+	struct list_head bulk;
 	struct list_head outflows;
 	struct list_head inflows;
-	struct hlist_head inflow_hash[256];	/* by what the opener calls them */
+	struct hlist_head inflow_hash[256];
 	u32 inflow_count;
 	u32 flow_count;
-	u32 queue;				/* fragments in @control and @repeat */
+	u32 queue;
 	u32 queue_peak;
 	u64 memory;
 	u64 memory_peak;
-	struct xarray handles;			/* wire handle -> flow, send or transfer */
+	struct xarray handles;
 	u32 handle_next;
 	struct ibrelk_counters counters;
 };
@@ -142,8 +189,11 @@ struct ibr_path {
 
 /**
  * ibr_path_get_key() - find the path, or make it (state DOWN)
+ * @key: both addresses and the mode
+ *
  * Return: path with a reference, or ERR_PTR(-ENOMEM; -ENODEV: no port has that GID or the queue pair
- * type; -EHOSTUNREACH: both ends are the same address, which only loop and UD can do). Context: process.
+ * type, or the module is going; -EHOSTUNREACH: both ends are the same address, which only loop and UD can
+ * do). Context: process.
  */
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key);
 /** ibr_path_find_token() - the live path with this token, or NULL. Context: RCU read side */
@@ -153,7 +203,10 @@ void ibr_path_put(struct ibr_path *path);
 
 /**
  * ibr_path_receive() - a packet has arrived (from the transport)
+ * @path: for which
  * @packet: 8-byte aligned, without GRH; the caller may reuse it on return
+ * @length: bytes
+ *
  * Parses, feeds the engine, delivers. Does not send anything: call ibr_path_drive() once per batch.
  * Context: softirq or BH disabled; takes the connection lock.
  */
@@ -164,19 +217,27 @@ void ibr_path_drive(struct ibr_path *path);
 
 /**
  * ibr_path_connected() - the handshake succeeded (from connect.c, @connect_lock held)
- * @qp: queue pair in RTS for this path; the path takes over the caller's reference. (UD: the port's shared one)
+ * @path: which has no queue pair now
+ * @remote: what the peer said; copied
+ * @qp: queue pair in RTS for this path; the path takes over the caller's reference. (UD: the port's shared one;
+ *	loop: NULL)
  * @transport_data: likewise
- * If @remote->instance is not the one known so far (peer restarted), the old life ends: its flows
- * fail with -ECONNRESET. Else the path goes on where it was. Context: process.
+ *
+ * If @remote->instance or ->token is not the one known so far (peer restarted, or ended its life of the path),
+ * the old life ends: its flows, but those that are only being opened, fail with -ECONNRESET. Else the path goes
+ * on where it was. Context: process.
  */
 void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
 			void *transport_data);
 
 /**
  * ibr_path_renew_token() - before each handshake, whoever began it
+ * @path: whose; nothing is done unless @path->renew
+ *
  * A life that ended on this side alone must not be taken for the same one by the peer: the next
- * handshake presents a new token. Return: 0, or -errno: the path has none, and cannot connect.
- * Context: process, @connect_lock held.
+ * handshake presents a new token.
+ *
+ * Return: 0, or -errno: the path has none, and cannot connect. Context: process, path->connect_lock held.
  */
 int ibr_path_renew_token(struct ibr_path *path);
 
@@ -185,14 +246,20 @@ void ibr_path_failed(struct ibr_path *path, int error);
 
 /**
  * ibr_path_broken() - the queue pair died or the peer left (from CM events, completions in error)
- * Schedules reconnection if something waits to be sent. @qp: the one meant, so that news of an
- * earlier one is ignored. Context: any.
+ * @path: whose
+ * @qp: the one meant, so that news of an earlier one is ignored
+ * @error: why, negative errno
+ *
+ * Schedules reconnection, which happens if something waits to be sent. Context: any but hardirq.
  */
 void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error);
 
 /**
  * ibr_path_detach() - take the queue pair away from a path; nothing will post to it afterwards
- * Return: the queue pair with the path's reference, or NULL; *transport_data likewise. Context: process.
+ * @path: whose; one that is UP is BROKEN then
+ * @transport_data: set to the path's, or to NULL if it has none; its reference goes to the caller
+ *
+ * Return: the queue pair with the path's reference, or NULL. Context: process.
  */
 struct ibr_qp *ibr_path_detach(struct ibr_path *path, void **transport_data);
 

@@ -19,8 +19,12 @@ struct ibr_path;
 
 /**
  * struct ibr_slot - a send work request
- * @header: IBR_SLOT_BYTES of DMA-mapped memory, zero cost to write
- * The rest is the transport's.
+ * @header: IBR_SLOT_BYTES of memory, DMA-mapped where there is an adapter, zero cost to write
+ * @dma: its DMA address
+ * @frag: whose payload is the second SGE, with a reference while it is posted; or NULL
+ * @index: of the slot in its queue pair
+ *
+ * All but @header is the transport's.
  */
 struct ibr_slot {
 	void *header;
@@ -32,6 +36,7 @@ struct ibr_slot {
 /**
  * struct ibr_transport - one queue pair type
  * @name: "uc", "ud", "rc", "loop"
+ * @type: what it needs of a device; loop, which needs none: IB_QPT_UD
  * @slot: a free slot, or NULL: the send queue is full; ibr_path_drive() will be called when there is
  *	room. Context: connection lock held
  * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),

@@ -35,8 +35,16 @@ struct rdma_cm_id;
  * @ib: the device
  * @pd: protection domain of everything on it
  * @types: bit (1 << IB_QPT_...) for each queue pair type that it can make
- * @users: one for being registered, one for each queue pair and address handle
+ * @port_count: entries of @ports
+ * @ports: those that speak something we know, usable or not
+ * @users: one for being registered, one for each queue pair and address handle, and for each port that somebody
+ *	looks at
  * @idle: completed when @users is 0
+ * @link: in device.c's table, under its lock
+ * @refresh_lock: one refresh at a time
+ * @removing: refreshes are over; @refresh_lock
+ * @refresh_work: looks at all ports anew, soon after something has changed
+ * @events: the device's events, which queue that
  */
 struct ibr_device {
 	struct ib_device *ib;		/* immutable from here ... */
@@ -46,9 +54,9 @@ struct ibr_device {
 	struct ibr_port *ports;		/* ... to here */
 	refcount_t users;
 	struct completion idle;
-	struct list_head link;		/* in device.c's table, under its lock */
+	struct list_head link;
 	struct mutex refresh_lock;	/* one refresh at a time */
-	bool removing;			/* @refresh_lock */
+	bool removing;
 	struct delayed_work refresh_work;
 	struct ib_event_handler events;
 };
@@ -62,6 +70,9 @@ enum ibr_link_layer {
 
 /**
  * struct ibr_port - a port of a device in use
+ * @device: that it belongs to; immutable
+ * @num: the device's number for it; immutable
+ * @layer: immutable
  * @ud: its datagram queue pair, or NULL; changes under device.c's table lock
  * @addrs: its addresses, likewise
  * @mtu: bytes of one packet's payload, likewise
@@ -69,9 +80,9 @@ enum ibr_link_layer {
  * @drops: by enum wire_verdict, received packets that no path could count
  */
 struct ibr_port {
-	struct ibr_device *device;	/* immutable */
-	u32 num;			/* immutable */
-	enum ibr_link_layer layer;	/* immutable */
+	struct ibr_device *device;
+	u32 num;
+	enum ibr_link_layer layer;
 	u32 mtu;
 	struct ibr_qp *ud;
 	struct list_head addrs;
@@ -84,7 +95,10 @@ bool ibr_device_get(struct ibr_device *device);
 void ibr_device_put(struct ibr_device *device);
 
 /**
- * ibr_port_find() - the usable port with this number
+ * ibr_port_find() - the port with this number, usable or not
+ * @ib: of which device
+ * @num: number
+ *
  * Return: port, with a reference to its device (ibr_port_put()), or NULL. Context: any but hardirq.
  */
 struct ibr_port *ibr_port_find(struct ib_device *ib, u32 num);
@@ -93,6 +107,8 @@ struct ibr_port *ibr_port_find_gid(const u8 gid[16]);
 void ibr_port_put(struct ibr_port *port);
 /**
  * ibr_port_ud() - the port's datagram queue pair
+ * @port: port, which the caller has a reference to
+ *
  * Return: with a reference, or NULL. Context: any but hardirq.
  */
 struct ibr_qp *ibr_port_ud(struct ibr_port *port);
@@ -113,7 +129,10 @@ struct ibr_area {
 /**
  * struct ibr_send_slot - a work request of the send queue
  * @slot: the part that the drive sees
+ * @wr: what the adapter gets; connections use only its .wr
+ * @sge: the header, and the fragment's payload
  * @frag_dma: mapping of the fragment's payload, if there is one
+ * @frag_len: bytes of it
  * @dest: UD: where it goes, with a reference while posted
  */
 struct ibr_send_slot {
@@ -136,10 +155,55 @@ struct ibr_recv_slot {
 /**
  * struct ibr_qp - a queue pair
  * @ref: held by its connection (connect.c) or port, and by the path that uses it
+ * @rcu: frees it, as busy pollers and event handlers may still see it
+ * @link: in the list of all queue pairs that are open; RCU
+ * @device: with a reference
+ * @port: where it is
  * @path: that it belongs to, with a reference; NULL for UD
+ * @type: IB_QPT_RC, IB_QPT_UC or IB_QPT_UD
+ * @packet_max: bytes of the longest packet that its buffers are made for
+ * @grh: bytes before a received packet
+ * @send_depth: work requests in the send queue, so slots
+ * @recv_depth: buffers in the receive queue
+ * @qp: in the device; NULL until it is open
+ * @send_cq: completions of sends, under @lock
+ * @recv_cq: completions of receives, the owner's
  * @token: what a packet must carry to count before the connection is confirmed; see @early
  * @secret: likewise
  * @early: called once, from the polling context, when such a packet came before ibr_qp_start()
+ * @context: for @early; both are set before it is open
+ * @state: bits IBR_QP_* of verbs.c; atomic
+ * @armed: the receive queue will raise an event
+ * @live: packets go up; before, they are held. Never taken back
+ * @failed: negative errno; sticky until rebuilt
+ * @poll: the softirq
+ * @rebuild_work: UD: brings one that has failed back
+ * @reap_work: collects send completions that nobody else has come by for
+ * @rebuilds: attempts of @rebuild_work that have failed in a row
+ * @recvs: receive buffers, @recv_depth of them; from here on the owner's
+ * @recv_area: their memory
+ * @held: buffers with packets that came early, in order
+ * @held_count: how many
+ * @early_called: @early was called; connect.c looks at it without being the owner
+ * @reported: it was said that the queue pair has failed
+ * @recv_wc: room for polling
+ * @lock: softirq-safe, inside a path's lock; covers the rest
+ * @closed: nothing may be posted
+ * @starved: the path waits for a slot
+ * @starved_dests: UD: those that do (dest->starved)
+ * @slots: send slots, @send_depth of them
+ * @send_area: memory of their headers
+ * @free: stack of free slots
+ * @free_count: how many
+ * @order: slots in the order of posting, a ring of @send_depth
+ * @posted: work requests ever chained
+ * @completed: ... and known complete
+ * @unsignalled: work requests chained since the last one that will report
+ * @holds: one of those holds a fragment
+ * @reapable: number behind the last one that will report
+ * @chain: work requests not handed over yet
+ * @chain_last: the last of them; valid if there is one
+ * @send_wc: room for polling
  *
  * The receive completion queue is polled by whoever owns it: bit IBR_QP_OWNED of @state; either the
  * softirq or a busy poller. It is armed again by whoever gives it up. Send completions are
@@ -149,13 +213,13 @@ struct ibr_recv_slot {
 struct ibr_qp {
 	struct kref ref;
 	struct rcu_head rcu;
-	struct list_head link;		/* all queue pairs; RCU */
+	struct list_head link;
 	struct ibr_device *device;	/* immutable from here ... */
 	struct ibr_port *port;
 	struct ibr_path *path;
 	enum ib_qp_type type;
 	u32 packet_max;
-	u32 grh;			/* bytes before a received packet */
+	u32 grh;
 	u32 send_depth;
 	u32 recv_depth;			/* ... to here */
 	struct ib_qp *qp;
@@ -167,9 +231,9 @@ struct ibr_qp {
 	void *context;
 
 	unsigned long state;
-	bool armed;			/* the receive queue will raise an event */
-	bool live;			/* packets go up */
-	int failed;			/* negative errno; sticky until rebuilt */
+	bool armed;
+	bool live;
+	int failed;
 	struct irq_poll poll;
 	struct work_struct rebuild_work;
 	struct delayed_work reap_work;
@@ -178,27 +242,27 @@ struct ibr_qp {
 	/* of the owner of the receive queue */
 	struct ibr_recv_slot *recvs;
 	struct ibr_area recv_area;
-	u16 *held;			/* buffers with packets that came early, in order */
+	u16 *held;
 	u32 held_count;
 	bool early_called;
 	bool reported;
 	struct ib_wc recv_wc[16];
 
-	spinlock_t lock;		/* softirq-safe, inside a path's lock; covers the rest */
-	bool closed;			/* nothing may be posted */
-	bool starved;			/* the path waits for a slot */
-	struct list_head starved_dests;	/* UD: those that do */
+	spinlock_t lock;		/* the rest */
+	bool closed;
+	bool starved;
+	struct list_head starved_dests;
 	struct ibr_send_slot *slots;
 	struct ibr_area send_area;
-	u16 *free;			/* stack of free slots */
+	u16 *free;
 	u32 free_count;
-	u16 *order;			/* slots in the order of posting */
-	u32 posted;			/* work requests ever chained */
-	u32 completed;			/* ... and known complete */
-	u32 unsignalled;		/* since the last one that will report */
-	bool holds;			/* one of those holds a fragment */
-	u32 reapable;			/* number behind the last one that will report */
-	struct ib_send_wr *chain;	/* not handed over yet */
+	u16 *order;
+	u32 posted;
+	u32 completed;
+	u32 unsignalled;
+	bool holds;
+	u32 reapable;
+	struct ib_send_wr *chain;
 	struct ib_send_wr *chain_last;
 	struct ib_wc send_wc[8];
 };
@@ -206,14 +270,20 @@ struct ibr_qp {
 /**
  * struct ibr_dest - UD: where a path's datagrams go
  * @ref: held by its path, its connection, each posted work request, and while starved
+ * @device: with a reference; immutable
+ * @path: with a reference; immutable
+ * @ah: address handle of the peer's port; immutable
+ * @qpn: number of the peer's queue pair; immutable
+ * @starved: in qp->starved_dests, while the path waits for a slot; qp->lock
+ * @free_work: frees it, because destroying an address handle may sleep
  */
 struct ibr_dest {
 	struct kref ref;
 	struct ibr_device *device;
-	struct ibr_path *path;		/* with a reference */
+	struct ibr_path *path;
 	struct ib_ah *ah;
 	u32 qpn;
-	struct list_head starved;	/* qp->lock */
+	struct list_head starved;
 	struct work_struct free_work;
 };
 
@@ -223,6 +293,7 @@ struct ibr_dest {
  * @path: whose, or NULL for UD
  * @type: which
  * @packet_max: bytes of the largest packet
+ *
  * Return: queue pair, not yet made in the device, or ERR_PTR. Context: process.
  */
 struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum ib_qp_type type,
@@ -234,8 +305,10 @@ int ibr_qp_open_ud(struct ibr_qp *qp);
 /** ibr_qp_start() - the path has it: deliver what comes, and what has come. Context: process */
 void ibr_qp_start(struct ibr_qp *qp);
 /**
- * ibr_qp_stop() - take it out of the device; afterwards nothing of it runs and no memory is
- * referenced May be called twice. Context: process; no path may still use it
+ * ibr_qp_stop() - take it out of the device; afterwards nothing of it runs and no memory is referenced
+ * @qp: queue pair, open or not; one that was stopped before is left alone
+ *
+ * Context: process; no path may still use it.
  */
 void ibr_qp_stop(struct ibr_qp *qp);
 void ibr_qp_get(struct ibr_qp *qp);
