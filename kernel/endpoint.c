@@ -22,9 +22,9 @@
 
 #define SENDS_DEFAULT		4096
 #define RECVS_DEFAULT		65536
-#define UNEXPECTED_DEFAULT	(1u << 20)
+#define UNEXPECTED_DEFAULT	(1024u << 10)
 #define UNEXPECTED_MIN		(64u << 10)
-#define UNEXPECTED_MAX		(1u << 30)
+#define UNEXPECTED_MAX		(1024u << 20)
 #define POOL_ORDER		8	/* granules of 256 bytes, the unit of message costs */
 #define LINGER_POLL_MS		50
 #define FIRST_FREE_ID		65536	/* smaller numbers are for well-known services */
@@ -195,13 +195,12 @@ static void endpoint_drop_waiting(struct ibr_endpoint *endpoint)
 				endpoint->unexpected_bytes -= ibr_message_cost(message->length);
 		}
 		spin_unlock_bh(&endpoint->lock);
-		if (posted) {
+		if (posted)
 			ibr_recv_complete(container_of(posted, struct ibr_recv, match), &cancelled);
-		} else if (message) {
+		else if (message)
 			ibr_message_refuse(message);
-		} else {
+		else
 			return;
-		}
 	}
 }
 
@@ -259,7 +258,7 @@ void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 	spin_lock_bh(&endpoint->lock);
 	endpoint->open = false;
 	spin_unlock_bh(&endpoint->lock);
-	endpoint->pid = 0;
+	WRITE_ONCE(endpoint->pid, 0);
 
 	ibr_paths_drop_endpoint(endpoint);
 	endpoint_drop_waiting(endpoint);
@@ -536,7 +535,7 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 		ibr_device_local(info->local.gid);
 		info->mode = endpoint->mode;
 		info->uid = from_kuid_munged(current_user_ns(), endpoint->uid);
-		info->pid = endpoint->pid;
+		info->pid = READ_ONCE(endpoint->pid);
 		info->sends = atomic_read(&endpoint->sends);
 		spin_lock_bh(&endpoint->lock);
 		info->flows = endpoint->flow_count;

@@ -697,13 +697,13 @@ static int inflow_open(struct ibr_path *path, const struct wire_frame *frame)
 	endpoint = ibr_endpoint_find(le32_to_cpu(frame->open.dst_endpoint));
 	if (!endpoint)
 		return inflow_refuse(path, frame, ECONNREFUSED);
-	if (endpoint->job != le64_to_cpu(frame->open.job))
+	if (endpoint->job != le64_to_cpu(frame->open.job)) {
 		ret = inflow_refuse(path, frame, EACCES);
-	else if (generation && generation != endpoint->generation)
+	} else if (generation && generation != endpoint->generation) {
 		ret = inflow_refuse(path, frame, ESTALE);
-	else if (!ibr_endpoint_serves(endpoint, path))
+	} else if (!ibr_endpoint_serves(endpoint, path)) {
 		ret = inflow_refuse(path, frame, ECONNREFUSED);
-	else {
+	} else {
 		flow = inflow_create(path, endpoint, frame);
 		ret = PTR_ERR_OR_ZERO(flow);
 		if (!ret) {

@@ -21,7 +21,7 @@
 #define IBR_GRANT_MAX		(256u << 10)	/* unexpected cost bytes granted to one flow */
 #define IBR_HEADERS_MIN		32u		/* waiting RTS that every flow may have */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together beyond that */
-#define IBR_CONTROL_MAX		(1u << 20)	/* fragments that wait on a path; beyond it the peer is no honest one */
+#define IBR_CONTROL_MAX		(1024u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 

@@ -253,7 +253,6 @@ static void path_connect_work(struct work_struct *work)
 	spin_unlock_bh(&path->lock);
 
 	if (wanted) {
-		path->attempts++;
 		if (!ret)
 			ret = path->transport->connect(path);
 		if (ret)
@@ -374,7 +373,6 @@ void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	path->up_since = ktime_get_ns();
 	path->error = 0;
 	path->broken_since = 0;
-	path->attempts = 0;
 	path->now = ktime_get_ns();
 	if (same) {
 		path->counters.reconnects++;
@@ -399,7 +397,7 @@ void ibr_path_failed(struct ibr_path *path, int error)
 	 * that was never there is an error at once.
 	 */
 	if (!path->removed && path->established && path->broken_since && path_wanted(path) &&
-	    now - path->broken_since < peer_timeout_ms * (u64)NSEC_PER_MSEC) {
+	    now - path->broken_since < (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) {
 		path->state = IBRELK_PATH_CONNECTING;
 		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
 		goto out;

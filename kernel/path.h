@@ -90,7 +90,6 @@ struct ibr_packet {
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
  * @connect_work: connects, reconnects or tears down; only path.c queues it
- * @attempts: to connect, since the path was last up; @connect_lock
  * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
  * @state: enum ibrelk_path_state
  * @removed: unreachable: module, device or address is going. Never taken back; may be read without the lock
@@ -143,7 +142,6 @@ struct ibr_path {
 	struct mutex connect_lock;		/* connecting */
 	struct ibr_cm *cm;
 	struct delayed_work connect_work;
-	unsigned int attempts;
 
 	spinlock_t lock;			/* the rest */
 	enum ibrelk_path_state state;
