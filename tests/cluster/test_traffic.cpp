@@ -96,11 +96,6 @@ class Large : public ClusterTest, public ::testing::WithParamInterface<std::stri
 {
 };
 
-TEST_P(Large, sixty_four_mebibytes)
-{
-	perf("bandwidth --iterations 1 --warmup 0 --size 64M --mode " + GetParam(), 300);
-}
-
 // Filling and comparing that much takes an emulated processor long, before the first byte moves.
 TEST_P(Large, one_gibibyte)
 {
