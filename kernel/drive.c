@@ -39,10 +39,23 @@ static u32 frag_bytes(u32 payload)
 	return sizeof(struct wire_frame) + (payload <= IBR_FRAG_SMALL ? payload : 0);
 }
 
-static bool packet_takes(const struct ibr_packet *packet, enum rel_kind kind, u32 payload)
+static bool packet_takes(const struct ibr_path *path, enum rel_kind kind, u32 payload)
 {
+	const struct ibr_packet *packet = &path->packet;
+	u32 room = min_t(u32, IBR_SLOT_BYTES, path->remote.packet_max);
+
 	return packet->slot && packet->kind == kind && packet->frames < WIRE_FRAMES_MAX &&
-	       payload <= IBR_FRAG_SMALL && packet->bytes + frag_bytes(payload) <= IBR_SLOT_BYTES;
+	       payload <= IBR_FRAG_SMALL && packet->bytes + frag_bytes(payload) <= room;
+}
+
+/*
+ * May it wait for others, until the drive ends? Not in native modes: one lost packet of several RTS would put
+ * its messages further behind those that arrive than the receiver remembers (protocol.rst).
+ */
+static bool frag_shares(const struct ibr_path *path, const struct ibr_frag *frag)
+{
+	return frag->payload_len <= IBR_FRAG_SMALL && !path->native &&
+	       (frag->control || READ_ONCE(ibr_aggregate));
 }
 
 /* Write the frames and the short payloads behind the header. Return: a fragment whose payload is long, or NULL. */
@@ -102,7 +115,7 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 
 	if (path->state != IBRELK_PATH_UP)
 		return false;
-	if (packet_takes(&path->packet, kind, payload))
+	if (packet_takes(path, kind, payload))
 		return true;
 	packet_send(path);
 	return rel_can_send(&path->rel, kind, path->now);
@@ -127,7 +140,7 @@ bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
 	packet->last = frag;
 	packet->frames++;
 	packet->bytes += frag_bytes(frag->payload_len);
-	if (frag->payload_len > IBR_FRAG_SMALL || !(frag->control || READ_ONCE(ibr_aggregate)))
+	if (!frag_shares(path, frag))
 		packet_send(path);
 	return true;
 }

@@ -12,7 +12,7 @@
 #include "flow.h"
 #include "params.h"
 
-/* No honest sender is further ahead: it has at most so many packets in flight. */
+/* No honest sender is further ahead for long: it has at most 64 packets in flight, of 11 messages each. */
 #define AHEAD_MAX	4096
 
 static struct kmem_cache *recv_cache;
@@ -495,6 +495,8 @@ int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, con
 		path->counters.rx_duplicates++;
 		return 0;
 	}
+	if (unlikely(ahead > AHEAD_MAX && !path->native))
+		return -ENOMEM;		/* not acknowledged: it comes again when those before it have come */
 	if (unlikely(ahead > AHEAD_MAX || length > IBR_EAGER_MAX_LIMIT)) {
 		path->counters.drop_malformed++;
 		return 0;
@@ -560,6 +562,8 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 		rts_too_late(path, flow, frame);
 		return 0;
 	}
+	if (unlikely(ahead > AHEAD_MAX && !path->native))
+		return -ENOMEM;		/* as with eager ones */
 	if (ahead > AHEAD_MAX) {
 		path->counters.drop_malformed++;
 		return 0;

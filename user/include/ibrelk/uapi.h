@@ -192,8 +192,8 @@ struct ibrelk_counters {
 	__u64 tx_bytes;			/* their bytes */
 	__u64 rx_messages;		/* messages delivered to a receive or to the unexpected queue */
 	__u64 rx_bytes;
-	__u64 tx_segments;		/* packets that carried data, the first time */
-	__u64 rx_segments;		/* packets with data accepted */
+	__u64 tx_segments;		/* frames sent, the first time */
+	__u64 rx_segments;		/* frames accepted */
 	__u64 tx_eager;			/* messages sent eagerly */
 	__u64 tx_rendezvous;		/* messages that went by RTS/CTS */
 	__u64 tx_acks_explicit;		/* packets sent only to acknowledge */
