@@ -27,12 +27,27 @@ protected:
 			Duration(120));
 	}
 
-	// Node 2 without the module.
+	// Node 2 without the module. What waits for a peer that was there once does so for four
+	// seconds: more than the silence after which it is looked up again.
 	static void leave_node_2()
 	{
 		stop_server();
 		const Result result = unload_module(2);
 		ASSERT_EQ(result.status, 0) << result.output;
+		set(1, "peer_timeout_ms", 4000);
+	}
+
+	static void join_node_2()
+	{
+		set(1, "peer_timeout_ms", 30000);
+		load_module(2);
+		expect_working();
+	}
+
+	static void set(int node, const char *parameter, int value)
+	{
+		lab().run_ok(
+			node, fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
 	}
 
 	static void expect_working()
@@ -51,8 +66,7 @@ TEST_F(Peers, a_node_without_the_module_refuses)
 		EXPECT_NE(result.output.find("status -111"), std::string::npos)
 			<< mode << ": " << result.output;
 	}
-	load_module(2);
-	expect_working();
+	join_node_2();
 }
 
 struct Answer {
@@ -66,10 +80,8 @@ protected:
 	// A peer that answers, but not with what the protocol allows.
 	static void expect(std::initializer_list<Answer> answers)
 	{
-		const std::string patience = "/sys/module/ibrelk/parameters/connect_timeout_ms";
-
 		leave_node_2();
-		lab().run_ok(1, "echo 1500 >" + patience);
+		set(1, "connect_timeout_ms", 1500);
 		for (const bool ud : {false, true}) {
 			for (const Answer &answer : answers) {
 				const std::string what = fmt::format(
@@ -87,9 +99,8 @@ protected:
 				peer.wait(Duration(30));
 			}
 		}
-		lab().run_ok(1, "echo 10000 >" + patience);
-		load_module(2);
-		expect_working();
+		set(1, "connect_timeout_ms", 10000);
+		join_node_2();
 	}
 };
 

@@ -82,7 +82,7 @@ protected:
 
 TEST_P(Rebuild, of_killed_queue_pairs_under_traffic)
 {
-	under_traffic(GetParam(), 3);
+	under_traffic(GetParam(), 2);
 }
 
 TEST_P(Rebuild, long_of_killed_queue_pairs_under_traffic)
