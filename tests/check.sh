@@ -93,7 +93,7 @@ part_kunit()
 	sums
 }
 
-# On three kernels; the newest one with two CPUs.
+# On three kernels; the newest one with two CPUs, where UML is several times slower.
 part_kunit_long()
 {
 	local kernel series
@@ -108,7 +108,7 @@ part_kunit_long()
 			continue
 		fi
 		IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series counted "suites on $series" \
-			"$root/tests/kunit/check.sh" $([ "$series" = 6.1 ] || echo --cpus 2)
+			"$root/tests/kunit/check.sh" $([ "$series" = 6.1 ] || echo --cpus 2 --time 3600)
 		[ "$series" = 6.1 ] || IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series \
 			counted "failnth on $series" "$root/tests/kunit/failnth.sh"
 	done

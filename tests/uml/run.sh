@@ -175,7 +175,8 @@ cp "$here/init" "$work/init"
 echo "booting" >"$work/phase"
 
 smp=
-[ "$cpus" = 1 ] || smp=ncpus=$cpus
+# With several CPUs, UML cannot have the guest's processes traced.
+[ "$cpus" = 1 ] || smp="ncpus=$cpus seccomp=on"
 # Console 0 takes the kernel's messages and console 1 the command's output. No
 # panic= parameter: UML "reboots" by starting over, for ever. The parameters
 # are words without quotes inside, so splitting them is right. What the kernel
