@@ -584,7 +584,7 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		cm->passive = NULL;
 
 	/* Our life has ended since we told the peer its token; it must hear the new one. */
-	if (READ_ONCE(path->token) != link->token || READ_ONCE(path->renew)) {
+	if (path->token != link->token) {
 		link_close(link);
 		cm_retry(cm, -ECONNRESET, 0);
 		return;
@@ -595,7 +595,14 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		ibr_qp_get(link->qp);
 		if (link->dest)
 			ibr_dest_get(link->dest);
-		ibr_path_connected(path, &link->remote, link->qp, link->dest);
+		if (!ibr_path_connected(path, &link->remote, link->qp, link->dest)) {
+			ibr_qp_put(link->qp);
+			ibr_dest_put(link->dest);
+			link_drop(&cm->up);
+			link_close(link);
+			cm_retry(cm, -ECONNRESET, 0);
+			return;
+		}
 		if (!ud)
 			ibr_qp_start(link->qp);
 	}

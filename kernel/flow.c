@@ -348,11 +348,27 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	return 0;
 }
 
+/* The endpoint takes more. Context: path->lock held. */
+static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
+{
+	flow->limit = max(flow->limit, limit);
+	if ((s32)(announce - flow->announce_limit) > 0)
+		flow->announce_limit = announce;
+	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && list_empty(&flow->ready))
+		list_add_tail(&flow->ready, &flow->path->ready);
+}
+
 /* The endpoint agreed. Context: path->lock held. */
 static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *frame)
 {
 	struct ibr_send *send;
 
+	if (flow->state == IBR_OUTFLOW_OPEN) {
+		/* The request came twice, and the second answer may grant more. */
+		if (flow->remote_handle == le32_to_cpu(frame->accept.handle))
+			outflow_granted(flow, le64_to_cpu(frame->accept.credit), le32_to_cpu(frame->accept.announce));
+		return;
+	}
 	if (flow->state != IBR_OUTFLOW_OPENING)
 		return;
 	flow->state = IBR_OUTFLOW_OPEN;
@@ -365,18 +381,6 @@ static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *
 	if (!list_empty(&flow->queue) && list_empty(&flow->ready))
 		list_add_tail(&flow->ready, &flow->path->ready);
 	ibr_outflow_idle(flow);
-}
-
-/* The endpoint takes more. Context: path->lock held. */
-static void outflow_credited(struct ibr_outflow *flow, const struct wire_frame *frame)
-{
-	u32 announce = le32_to_cpu(frame->credit.announce);
-
-	flow->limit = max(flow->limit, le64_to_cpu(frame->credit.limit));
-	if ((s32)(announce - flow->announce_limit) > 0)
-		flow->announce_limit = announce;
-	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && list_empty(&flow->ready))
-		list_add_tail(&flow->ready, &flow->path->ready);
 }
 
 /* All sends of the flow fail; the next one asks anew. Context: path->lock held. */
@@ -872,7 +876,7 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 		ibr_outflow_fail(flow, ibr_wire_error(frame->refuse.reason));
 		break;
 	case WIRE_FRAME_FLOW_CREDIT:
-		outflow_credited(flow, frame);
+		outflow_granted(flow, le64_to_cpu(frame->credit.limit), le32_to_cpu(frame->credit.announce));
 		break;
 	case WIRE_FRAME_MATCHED:
 		flow_matched(flow, le32_to_cpu(frame->matched.sequence));

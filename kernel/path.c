@@ -351,23 +351,36 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 	path->counters.lives++;
 }
 
-void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
+bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
 			void *transport_data)
 {
+	u32 payload_max = min_t(u32, remote->packet_max, IBR_FRAG_PAYLOAD_MAX) -
+			  sizeof(struct wire_header) - sizeof(struct wire_frame);
 	bool same;
 
 	lockdep_assert_held(&path->connect_lock);
+	ibr_frag_refill();		/* for the requests of flows that are asked for again */
 	spin_lock_bh(&path->lock);
 	same = path->established && remote->token == path->remote.token &&
 	       !memcmp(remote->instance, path->remote.instance, sizeof(remote->instance));
+	/* What was cut for larger packets could never be sent again. */
+	if (same && payload_max < path->payload_max)
+		path_reset(path, -ECONNRESET, true);
+	/* The peer was told the token of a life that is over. Both begin anew, with another one. */
+	if (path->renew && !path->removed) {
+		path->state = IBRELK_PATH_DOWN;
+		if (path_wanted(path))
+			ibr_path_want(path);
+		spin_unlock_bh(&path->lock);
+		return false;
+	}
 	/* Whoever has spoken with a former life of the peer learns that it is over. */
 	if (!same && path->established)
 		path_reset(path, -ECONNRESET, true);
 	path->remote = *remote;
 	path->qp = qp;
 	path->transport_data = transport_data;
-	path->payload_max = min_t(u32, remote->packet_max, IBR_FRAG_PAYLOAD_MAX) -
-			    sizeof(struct wire_header) - sizeof(struct wire_frame);
+	path->payload_max = payload_max;
 	path->renew = false;
 	path->state = path->removed ? IBRELK_PATH_BROKEN : IBRELK_PATH_UP;
 	path->up_since = ktime_get_ns();
@@ -382,6 +395,7 @@ void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	}
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
+	return true;
 }
 
 void ibr_path_failed(struct ibr_path *path, int error)

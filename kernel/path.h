@@ -107,7 +107,7 @@ struct ibr_packet {
  * @doomed: negative errno: this life is to end; drive does it. Else 0
  * @broken_since: ns; 0: not broken
  * @up_since: time of the last handshake, ns
- * @renew: the next handshake needs a new token; connect.c looks at it without the lock
+ * @renew: the next handshake needs a new token
  * @hashed: found by token
  * @error: last error, negative errno, or 0
  * @control: fragments with control frames: sent first
@@ -223,9 +223,13 @@ void ibr_path_drive(struct ibr_path *path);
  *
  * If @remote->instance or ->token is not the one known so far (peer restarted, or ended its life of the path),
  * the old life ends: its flows, but those that are only being opened, fail with -ECONNRESET. Else the path goes
- * on where it was. Context: process.
+ * on where it was.
+ *
+ * Return: true; false: this side's life has ended since the peer was told its token (or does so now, because
+ * packets have become smaller): nothing was taken over, and there must be another handshake, which has been asked
+ * for if anything waits. Context: process.
  */
-void ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
+bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
 			void *transport_data);
 
 /**

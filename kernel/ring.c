@@ -429,6 +429,8 @@ static int ibr_ring_close(struct inode *inode, struct file *file)
 	WRITE_ONCE(ring->overflow_count, 0);
 	spin_unlock_bh(&ring->lock);
 	ibr_ring_release_written(&written);
+	/* Whoever waits for room here waits for a ring that takes everything now. */
+	ibr_ring_wake_room(ring);
 	ibr_ring_put(ring);
 	return 0;
 }

@@ -131,7 +131,10 @@ static int loop_connect(struct ibr_path *path)
 	tasklet_setup(&loop->tasklet, loop_deliver);
 	for (i = 0; i < LOOP_SLOTS; i++)
 		loop->slots[i].slot.header = loop->slots[i].packet;
-	ibr_path_connected(path, &remote, NULL, loop);
+	if (!ibr_path_connected(path, &remote, NULL, loop)) {
+		kvfree(loop);
+		return -ECONNRESET;
+	}
 	return 0;
 }
 
