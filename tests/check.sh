@@ -123,7 +123,7 @@ cluster()
 }
 
 # What takes too long for every day.
-long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*"
+long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 
 part_lab()
 {
