@@ -44,7 +44,9 @@
  * @entry: entries, in the mapping
  * @free_work: frees it, as the last reference may be dropped in softirq
  * @lock: softirq-safe, innermost
- * @tail: entries ever written; @header has a copy; read without the lock by waiters
+ * @tail: entries ever written
+ * @published: those of them that the tail in @header tells of; read without the lock by waiters, because
+ *	@header belongs to the user
  * @head: the last plausible head of user space. Reading the real one only when this one says "full"
  *	spares a cache miss for each completion
  * @overflow: completions that wait for room, in order
@@ -64,6 +66,7 @@ struct ibr_ring {
 
 	spinlock_t lock;		/* covers what follows, up to @wait */
 	u32 tail;
+	u32 published;
 	u32 head;
 	struct list_head overflow;
 	u32 overflow_count;
@@ -102,7 +105,7 @@ static void ibr_ring_push(struct ibr_ring *ring, const struct ibrelk_completion 
 {
 	lockdep_assert_held(&ring->lock);
 	ring->entry[ring->tail & (ring->entries - 1)] = *completion;
-	WRITE_ONCE(ring->tail, ring->tail + 1);
+	ring->tail++;
 }
 
 static void ibr_ring_publish(struct ibr_ring *ring)
@@ -110,6 +113,8 @@ static void ibr_ring_publish(struct ibr_ring *ring)
 	lockdep_assert_held(&ring->lock);
 	/* Release: whoever sees the tail sees the entries before it. */
 	smp_store_release(&ring->header->tail, ring->tail);
+	/* And who is told by us that there are some, sees that tail. Pairs with ibr_ring_available(). */
+	smp_store_release(&ring->published, ring->tail);
 }
 
 static void ibr_ring_queue(struct ibr_ring *ring, struct ibr_ring_entry *entry)
@@ -260,7 +265,7 @@ static void ibr_ring_drain(struct ibr_ring *ring)
 /* Completions in the ring; a head that makes no sense counts as a full one. */
 static u32 ibr_ring_available(const struct ibr_ring *ring)
 {
-	u32 count = READ_ONCE(ring->tail) - READ_ONCE(ring->header->head);
+	u32 count = smp_load_acquire(&ring->published) - READ_ONCE(ring->header->head);
 
 	return min(count, ring->entries);
 }
