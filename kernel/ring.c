@@ -183,6 +183,8 @@ void ibr_ring_complete(struct ibr_ring *ring, struct ibr_ring_entry *entry)
 		entry->release(entry);
 		return;
 	}
+	/* Whoever reads the ring may move the entry in and release it as soon as the lock is free. */
+	ibr_ring_get(ring);
 	if (unlikely(ring->closed)) {
 		list_add_tail(&entry->link, &written);
 	} else {
@@ -191,6 +193,7 @@ void ibr_ring_complete(struct ibr_ring *ring, struct ibr_ring_entry *entry)
 	}
 	spin_unlock_bh(&ring->lock);
 	ibr_ring_wake_room(ring);
+	ibr_ring_put(ring);
 	ibr_ring_release_written(&written);
 }
 
