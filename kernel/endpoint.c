@@ -474,8 +474,12 @@ __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, str
 	smp_mb();
 	if (atomic_read(&endpoint->sends) < endpoint->sends_max && ibr_ring_has_room(endpoint->send_ring))
 		mask |= IBR_POLL_SEND;
-	if (atomic_read(&endpoint->recvs) < endpoint->recvs_max && ibr_ring_has_room(endpoint->recv_ring))
-		mask |= IBR_POLL_RECV;
+	if (ibr_ring_has_room(endpoint->recv_ring)) {
+		/* Cancelling only writes a completion; it must not wait for what it is to end. */
+		mask |= IBR_POLL_CANCEL;
+		if (atomic_read(&endpoint->recvs) < endpoint->recvs_max)
+			mask |= IBR_POLL_RECV;
+	}
 	return mask;
 }
 

@@ -158,7 +158,7 @@ static void ibr_ring_wake(struct ibr_ring *ring)
 static void ibr_ring_wake_room(struct ibr_ring *ring)
 {
 	if (wq_has_sleeper(&ring->wait))
-		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM | IBR_POLL_SEND | IBR_POLL_RECV);
+		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM | IBR_POLL_SEND | IBR_POLL_RECV | IBR_POLL_CANCEL);
 }
 
 /* Nothing here touches the ring: it may go with the last of them. */

@@ -16,9 +16,10 @@ struct file;
 struct ibr_ring;
 struct poll_table_struct;
 
-/* What an endpoint's descriptor reports: room for a send, for a receive. */
+/* What an endpoint's descriptor reports: room for a send, for a receive, for a cancel. */
 #define IBR_POLL_SEND	(EPOLLOUT | EPOLLWRNORM)
 #define IBR_POLL_RECV	EPOLLWRBAND
+#define IBR_POLL_CANCEL	EPOLLPRI
 
 /**
  * struct ibr_ring_entry - a reserved completion, embedded in a command's object

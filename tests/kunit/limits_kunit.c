@@ -368,16 +368,18 @@ static void room(struct kunit *test)
 	struct ibrelk_command nop = { .opcode = IBRELK_OP_NOP };
 	struct ibrelk_completion done;
 
-	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND | IBR_POLL_RECV);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL),
+			IBR_POLL_SEND | IBR_POLL_RECV | IBR_POLL_CANCEL);
 	for (i = 0; i < 5; i++)
 		side_recv(test, a, IBRELK_PEER_ANY, buffer, 100, i, i);
-	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND | IBR_POLL_CANCEL);
 	for (i = 0; i < 4; i++)
 		side_send(test, a, peer, buffer, 20000, 1, i);
-	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), (__poll_t)0);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_CANCEL);
 	side_recv(test, b, IBRELK_PEER_ANY, user_alloc(test, 20000), 20000, 1, 0);
 	side_wait_op(test, b, 0, 0);
-	KUNIT_EXPECT_TRUE(test, wait_until(ibr_endpoint_poll(endpoint, NULL, NULL) == IBR_POLL_SEND));
+	KUNIT_EXPECT_TRUE(test, wait_until(ibr_endpoint_poll(endpoint, NULL, NULL) ==
+					 (IBR_POLL_SEND | IBR_POLL_CANCEL)));
 	side_wait_op(test, a, 0, 0);
 
 	/* Unread completions leave no room either, until they are read. */
@@ -386,7 +388,7 @@ static void room(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), (__poll_t)0);
 	while (side_try(test, a, &done, 0))
 		;
-	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND);
+	KUNIT_EXPECT_EQ(test, ibr_endpoint_poll(endpoint, NULL, NULL), IBR_POLL_SEND | IBR_POLL_CANCEL);
 	world_check(test);
 }
 

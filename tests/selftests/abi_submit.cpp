@@ -125,6 +125,7 @@ DOOR_TEST(submit__room_is_waited_for)
 		KTAP_EQUAL(submit(door, fd, recv(data.data(), data.size(), tag)), 1);
 	KTAP_EQUAL(poll_room(fd, POLLWRBAND, 0), 0);
 	KTAP_EQUAL(submit(door, fd, recv(data.data(), data.size(), 4)), 0);
+	KTAP_EQUAL(poll_room(fd, POLLPRI, 0), POLLPRI);
 }
 
 // Nobody reads the ring: who waits for room is woken by whoever does.
@@ -136,6 +137,7 @@ DOOR_TEST(submit__room_in_the_ring)
 	while (submit(door, fd, std::vector<Command>(64, nop())) > 0)
 		;
 	KTAP_EQUAL(poll_room(fd, POLLOUT, 20), 0);
+	KTAP_EQUAL(poll_room(fd, POLLPRI, 0), 0);
 
 	std::thread reader([&] {
 		std::this_thread::sleep_for(std::chrono::milliseconds(20));

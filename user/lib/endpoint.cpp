@@ -180,9 +180,14 @@ extern "C" int ibrelk_endpoint_submit(
 extern "C" int ibrelk_endpoint_wait_room(
 	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) noexcept
 {
-	const bool receive = opcode == IBRELK_OP_RECV || opcode == IBRELK_OP_CANCEL;
-
-	return sys::poll(endpoint->fd, receive ? POLLWRBAND : POLLOUT, timeout_ns);
+	switch (opcode) {
+	case IBRELK_OP_RECV:
+		return sys::poll(endpoint->fd, POLLWRBAND, timeout_ns);
+	case IBRELK_OP_CANCEL:
+		return sys::poll(endpoint->fd, POLLPRI, timeout_ns);
+	default:
+		return sys::poll(endpoint->fd, POLLOUT, timeout_ns);
+	}
 }
 
 extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,

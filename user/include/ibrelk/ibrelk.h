@@ -418,8 +418,8 @@ int ibrelk_endpoint_submit(struct ibrelk_endpoint *endpoint, const struct ibrelk
  * @param timeout_ns longest wait; 0: only look; IBRELK_NO_LIMIT: no limit
  * @return 1: there is room; 0: time ran out; or -EINTR (a signal came)
  *
- * Thread safe. The same in an event loop: poll or epoll on ibrelk_endpoint_fd(), with POLLOUT for sends and
- * POLLWRBAND for receives. Room that is lacking because nobody reads a ring does not come by waiting.
+ * Thread safe. The same in an event loop: poll or epoll on ibrelk_endpoint_fd(), with POLLOUT for sends,
+ * POLLWRBAND for receives and POLLPRI for cancels. Room that is lacking because nobody reads a ring does not come by waiting.
  */
 int ibrelk_endpoint_wait_room(
 	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) IBRELK_NOEXCEPT;

@@ -381,7 +381,7 @@ struct ibrelk_ring_wait {
 
 /*
  * poll() of an endpoint: POLLOUT (and POLLWRNORM) while there is room for a send, POLLWRBAND while there is
- * room for a receive; so whoever had fewer commands accepted than he gave can wait.
+ * room for a receive, POLLPRI for a cancel; so whoever had fewer commands accepted than he gave can wait.
  */
 
 #define IBRELK_PEER_ANY		0xffffffffu	/* receive from any source */
