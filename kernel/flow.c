@@ -78,7 +78,7 @@ int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame)
 	lockdep_assert_held(&path->lock);
 	/* A peer that makes us answer and does not take the answers is no honest one. */
 	if (path->queue < IBR_CONTROL_MAX)
-		frag = ibr_frag_alloc(0, GFP_ATOMIC);
+		frag = ibr_frag_alloc(0);
 	if (!frag)
 		return -ENOMEM;
 	frag->control = true;

@@ -16,35 +16,34 @@ static struct kmem_cache *small_cache;
 static struct kmem_cache *full_cache;
 static mempool_t *reserve;
 
-struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp)
+static void frag_setup(struct ibr_frag *frag)
 {
-	struct ibr_frag *frag;
-
-	if (payload <= IBR_FRAG_SMALL) {
-		frag = NULL;
-		if (gfpflags_allow_blocking(gfp) || !ibr_alloc_fails())
-			frag = kmem_cache_alloc(small_cache, gfp | __GFP_NOWARN);
-		if (!frag)
-			frag = mempool_alloc(reserve, GFP_ATOMIC);
-	} else {
-		if (!gfpflags_allow_blocking(gfp) && ibr_alloc_fails())
-			return NULL;
-		frag = kmem_cache_alloc(full_cache, gfp | __GFP_NOWARN);
-	}
-	if (!frag)
-		return NULL;
-
 	refcount_set(&frag->ref, 1);
 	frag->payload_len = 0;
 	frag->embedded = false;
 	frag->control = false;
 	frag->repeated = false;
-	frag->small = payload <= IBR_FRAG_SMALL;
+	frag->small = false;
 	INIT_LIST_HEAD(&frag->link);
 	frag->next = NULL;
 	frag->send = NULL;
 	frag->payload = frag->inline_payload;
 	memset(&frag->frame, 0, sizeof(frag->frame));
+}
+
+struct ibr_frag *ibr_frag_alloc(u32 payload)
+{
+	struct kmem_cache *cache = payload <= IBR_FRAG_SMALL ? small_cache : full_cache;
+	struct ibr_frag *frag = NULL;
+
+	if (!ibr_alloc_fails())
+		frag = kmem_cache_alloc(cache, GFP_ATOMIC | __GFP_NOWARN);
+	if (!frag && cache == small_cache)
+		frag = mempool_alloc(reserve, GFP_ATOMIC);
+	if (!frag)
+		return NULL;
+	frag_setup(frag);
+	frag->small = cache == small_cache;
 	return frag;
 }
 
@@ -63,18 +62,11 @@ void ibr_frag_refill(void)
 
 void ibr_frag_setup(struct ibr_frag *frag, struct ibr_send *send)
 {
-	refcount_set(&frag->ref, 1);
-	frag->payload_len = 0;
+	frag_setup(frag);
 	frag->embedded = true;
-	frag->control = false;
-	frag->repeated = false;
-	frag->small = false;
-	INIT_LIST_HEAD(&frag->link);
-	frag->next = NULL;
 	ibr_send_get(send);
 	frag->send = send;
 	frag->payload = NULL;
-	memset(&frag->frame, 0, sizeof(frag->frame));
 }
 
 void ibr_frag_get(struct ibr_frag *frag)

@@ -52,11 +52,10 @@ struct ibr_frag {
 /**
  * ibr_frag_alloc() - a fragment with a zeroed frame and room for some payload
  * @payload: bytes of it, at most IBR_FRAG_PAYLOAD_MAX; up to IBR_FRAG_SMALL the reserve helps out
- * @gfp: how to allocate
  *
- * Return: fragment, or NULL: no memory. Context: as @gfp says.
+ * Return: fragment, or NULL: no memory. Context: any but hardirq; never sleeps.
  */
-struct ibr_frag *ibr_frag_alloc(u32 payload, gfp_t gfp);
+struct ibr_frag *ibr_frag_alloc(u32 payload);
 /**
  * ibr_frag_refill() - wait for memory until the reserve of small fragments is worth something again
  * For those who are going to queue control frames, at most IBR_FRAG_BATCH, under a lock and may sleep before they

@@ -425,7 +425,7 @@ bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
 		send_advance(path, send, offset);
 		return true;
 	}
-	frag = ibr_frag_alloc(length, GFP_ATOMIC);
+	frag = ibr_frag_alloc(length);
 	if (!frag) {
 		path->starved = true;
 		return false;

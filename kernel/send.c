@@ -289,7 +289,7 @@ static struct ibr_frag *send_eager_frag(struct ibr_send *send)
 		ibr_frag_setup(frag, send);
 		return frag;
 	}
-	frag = ibr_frag_alloc(0, GFP_ATOMIC);
+	frag = ibr_frag_alloc(0);
 	if (frag) {
 		ibr_send_get(send);
 		frag->send = send;
