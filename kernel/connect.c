@@ -1229,7 +1229,7 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	if (atomic_read(&passive_count) >= PASSIVE_MAX)
 		return request_reject(id, &hello, WIRE_REJECT_BUSY);
 
-	path = ibr_path_get_key(&key);
+	path = ibr_path_get_key(&key, true);
 	if (IS_ERR(path))
 		return request_reject(id, &hello, PTR_ERR(path) == -ENODEV ? WIRE_REJECT_MODE :
 									     WIRE_REJECT_BUSY);

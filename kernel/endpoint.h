@@ -66,7 +66,7 @@ struct poll_table_struct;
  * @flow_count: contacts, which is what statistics give out as flows
  * @learned: contacts that the user did not ask for; at most IBR_SOURCES_MAX
  * @sources: incoming flows, until the last message of each is gone; at most IBR_SOURCES_MAX
- * @headers_granted: waiting RTS granted to flows beyond IBR_HEADERS_MIN; at most IBR_HEADERS_MAX
+ * @headers_granted: waiting RTS granted to flows; at most IBR_HEADERS_MAX, and one for each flow
  * @unexpected_granted: sum of the flows' outstanding grants, cost bytes; at most @unexpected_max
  * @unexpected_bytes: cost bytes of the eager messages that wait for a receive
  * @unexpected_bytes_peak: the most that it ever was
@@ -149,7 +149,7 @@ int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_comma
 /** ibr_endpoint_send_done(), _recv_done() - one is outstanding no more. Context: any; takes the lock of @room only */
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint);
 void ibr_endpoint_recv_done(struct ibr_endpoint *endpoint);
-/** ibr_endpoint_poll() - which commands there is room for: IBR_POLL_SEND, IBR_POLL_RECV. Context: process */
+/** ibr_endpoint_poll() - which commands there is room for: IBR_POLL_SEND, _RECV, _CANCEL. Context: process */
 __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table);
 
 /**

@@ -213,7 +213,7 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 		goto err;
 	if (same_node && (ibr_loopback || ibr_gid_loopback(key.remote_gid)))
 		memcpy(key.local_gid, key.remote_gid, sizeof(key.local_gid));
-	path = ibr_path_get_key(&key);
+	path = ibr_path_get_key(&key, false);
 	if (IS_ERR(path)) {
 		ret = PTR_ERR(path);
 		goto err;
@@ -229,7 +229,6 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 	flow->endpoint = endpoint;
 	flow->path = path;
 	flow->remote = contact->addr;
-	flow->contact = contact->handle;
 	flow->state = IBR_OUTFLOW_CLOSED;
 	INIT_LIST_HEAD(&flow->queue);
 	INIT_LIST_HEAD(&flow->sent);
@@ -492,7 +491,7 @@ static void inflow_free(struct kref *ref)
 
 	spin_lock_bh(&endpoint->lock);
 	endpoint->sources--;
-	endpoint->headers_granted -= flow->headers - IBR_HEADERS_MIN;
+	endpoint->headers_granted -= flow->headers;
 	spin_unlock_bh(&endpoint->lock);
 	ibr_path_put(flow->path);
 	ibr_endpoint_put(flow->endpoint);
@@ -526,35 +525,40 @@ static void inflow_unreserve(struct ibr_endpoint *endpoint, u64 cost)
 }
 
 /*
- * Memory of RTS that wait for a receive is limited too. Every flow may have a few; the more of them wait, the
- * more it gets, until the endpoint has no more to give: then the sender waits, and nothing is lost.
+ * Memory of RTS that wait for a receive is limited too. Every flow may have a few, and be it one; the more of
+ * them wait, the more it gets, until the endpoint has no more to give: then the sender waits, and nothing is
+ * lost. As with memory, a quarter of what is left, so that later ones get something too.
  */
-static void inflow_enlarge(struct ibr_inflow *flow)
+static void inflow_reserve_headers(struct ibr_inflow *flow, u32 wanted, u32 least)
 {
 	struct ibr_endpoint *endpoint = flow->endpoint;
-	u32 more;
+	u32 left;
 
+	spin_lock_bh(&endpoint->lock);
+	left = IBR_HEADERS_MAX - min(endpoint->headers_granted, IBR_HEADERS_MAX);
+	wanted = max(min(wanted, left / 4), least);
+	endpoint->headers_granted += wanted;
+	spin_unlock_bh(&endpoint->lock);
+	flow->headers += wanted;
+}
+
+static void inflow_enlarge(struct ibr_inflow *flow)
+{
 	if (flow->headers_waiting <= flow->headers / 2)
 		return;
 	/* No sender has more commands outstanding than IBR_SENDS_MAX. */
-	more = min(flow->headers, IBR_SENDS_MAX - min(flow->headers, IBR_SENDS_MAX));
-	spin_lock_bh(&endpoint->lock);
-	more = min(more, (IBR_HEADERS_MAX - endpoint->headers_granted) / 4);
-	endpoint->headers_granted += more;
-	spin_unlock_bh(&endpoint->lock);
-	flow->headers += more;
+	inflow_reserve_headers(flow, min(flow->headers, IBR_SENDS_MAX - min(flow->headers, IBR_SENDS_MAX)), 0);
 }
 
 /* A flow that is over needs no more than what waits. */
 static void inflow_reduce(struct ibr_inflow *flow)
 {
 	struct ibr_endpoint *endpoint = flow->endpoint;
-	u32 enough = max(flow->headers_waiting, IBR_HEADERS_MIN);
 
 	spin_lock_bh(&endpoint->lock);
-	endpoint->headers_granted -= flow->headers - enough;
+	endpoint->headers_granted -= flow->headers - flow->headers_waiting;
 	spin_unlock_bh(&endpoint->lock);
-	flow->headers = enough;
+	flow->headers = flow->headers_waiting;
 }
 
 /* How many RTS the sender may send in all. */
@@ -660,7 +664,7 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	flow->path = path;
 	flow->limit = inflow_reserve(endpoint, IBR_GRANT_MAX);
 	flow->grant = flow->limit;
-	flow->headers = IBR_HEADERS_MIN;
+	inflow_reserve_headers(flow, IBR_HEADERS_FIRST, 1);
 	list_add_tail(&flow->on_path, &path->inflows);
 	hlist_add_head(&flow->node, inflow_bucket(path, frame));
 	path->inflow_count++;
@@ -727,7 +731,7 @@ static void inflow_tell(struct ibr_inflow *flow)
 	struct wire_frame frame = { .type = WIRE_FRAME_FLOW_CREDIT };
 	u32 announce = inflow_announce(flow), more = announce - flow->announce_told;
 
-	if (flow->limit - flow->advertised < max(flow->grant / 2, 1ull) && more < flow->headers / 2 &&
+	if (flow->limit - flow->advertised < max(flow->grant / 2, 1ull) && more < max(flow->headers / 2, 1u) &&
 	    !(more && flow->announced == flow->announce_told))
 		return;
 	frame.flow = cpu_to_le32(flow->remote_handle);

@@ -19,9 +19,9 @@
 #include "ring.h"
 
 #define IBR_GRANT_MAX		(256u << 10)	/* unexpected cost bytes granted to one flow */
-#define IBR_HEADERS_MIN		32u		/* waiting RTS that every flow may have */
-#define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together beyond that */
-#define IBR_CONTROL_MAX		(1024u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
+#define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
+#define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
+#define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 
@@ -76,7 +76,6 @@ enum ibr_outflow_state {
  * @endpoint: the sender, with a reference; immutable
  * @path: that it uses, with a reference; immutable
  * @remote: address of the receiver, as in the contact; immutable
- * @contact: handle of the contact; immutable
  * @state: may be read without the lock where a guess will do
  * @closing: the endpoint was closed: only what was accepted still goes out
  * @announcing: native modes: RTSs that are not acknowledged; eager messages wait until there is none
@@ -98,7 +97,6 @@ struct ibr_outflow {
 	struct ibr_endpoint *endpoint;
 	struct ibr_path *path;
 	struct ibrelk_addr remote;
-	u32 contact;
 	enum ibr_outflow_state state;
 	bool closing;
 	u32 announcing;
@@ -227,7 +225,7 @@ struct ibr_recv {
  * @spent: credit that the sender has used, as far as seen, cost bytes since it was opened
  * @announced: RTS that have come since it was opened
  * @announce_told: ... and that the sender may send in all, as it was told
- * @headers: RTS that may wait for a receive, at least IBR_HEADERS_MIN
+ * @headers: RTS that may wait for a receive, at least one
  * @headers_waiting: ... and do
  * @early: messages that are incomplete or ahead of their turn, by sequence
  * @transfers: rendezvous under way

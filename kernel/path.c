@@ -17,6 +17,9 @@
 #include "transport/transport.h"
 
 #define RECONNECT_MS		500
+#define PATH_LOOKS		1024	/* flows looked at while the lock is held */
+#define PATHS_MAX		(64u << 10)
+#define PATH_IDLE_S		30	/* after which a path that nobody uses is removed, at most twice this */
 
 static unsigned int window_pkts = 64;
 module_param(window_pkts, uint, 0644);
@@ -51,7 +54,11 @@ static struct rhashtable paths;
 static struct rhashtable tokens;
 static DEFINE_MUTEX(table_lock);	/* makes looking up and inserting one step; covers @path_list */
 static LIST_HEAD(path_list);
+static u32 path_count;			/* in @path_list */
 static bool closing;
+
+static void paths_prune(struct work_struct *work);
+static DECLARE_DELAYED_WORK(prune_work, paths_prune);
 
 unsigned int ibr_peer_timeout_ms(void)
 {
@@ -116,6 +123,8 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 		goto err_token;
 	path->hashed = true;
 	list_add_tail(&path->all, &path_list);
+	path_count++;
+	queue_delayed_work(ibr_wq, &prune_work, PATH_IDLE_S * HZ);
 	return path;
 
 err_token:
@@ -126,7 +135,7 @@ err_free:
 	return ERR_PTR(ret);
 }
 
-struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key)
+struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 {
 	struct ibr_path *path;
 
@@ -137,7 +146,9 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key)
 	}
 	path = rhashtable_lookup_fast(&paths, key, by_key);
 	if (!path) {
-		if (transport_of(key) == &ibr_transport_loop)
+		if (asked && path_count >= PATHS_MAX)
+			path = ERR_PTR(-EUSERS);
+		else if (transport_of(key) == &ibr_transport_loop)
 			path = path_create(key);
 		else if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
 			path = ERR_PTR(-ENODEV);
@@ -147,8 +158,10 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key)
 		else
 			path = path_create(key);
 	}
-	if (!IS_ERR(path))
+	if (!IS_ERR(path)) {
 		ibr_path_get(path);
+		path->used = jiffies;
+	}
 out:
 	mutex_unlock(&table_lock);
 	return path;
@@ -363,9 +376,11 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	spin_lock_bh(&path->lock);
 	same = path->established && remote->token == path->remote.token &&
 	       !memcmp(remote->instance, path->remote.instance, sizeof(remote->instance));
-	/* What was cut for larger packets could never be sent again. */
+	/* What was cut for larger packets could never be sent again; and the peer does not learn that they grow. */
 	if (same && payload_max < path->payload_max)
 		path_reset(path, -ECONNRESET, true);
+	else if (same)
+		payload_max = path->payload_max;
 	/* The peer was told the token of a life that is over. Both begin anew, with another one. */
 	if (path->renew && !path->removed) {
 		path->state = IBRELK_PATH_DOWN;
@@ -506,23 +521,71 @@ static void path_remove(struct ibr_path *path)
 	ibr_path_put(path);
 }
 
+/* Take a path off the table, for paths_finish(). Context: table_lock held. */
+static void path_unlist(struct ibr_path *path, struct list_head *doomed)
+{
+	list_move_tail(&path->all, doomed);
+	path_count--;
+	rhashtable_remove_fast(&paths, &path->node, by_key);
+}
+
+static void paths_finish(struct list_head *doomed)
+{
+	struct ibr_path *path;
+
+	while ((path = list_first_entry_or_null(doomed, struct ibr_path, all))) {
+		list_del_init(&path->all);
+		path_remove(path);
+	}
+}
+
 static void paths_remove(const u8 *gid)
 {
 	struct ibr_path *path, *next;
 	LIST_HEAD(doomed);
 
+	/* What it has taken off the table counts, too. */
+	flush_work(&prune_work.work);
 	mutex_lock(&table_lock);
-	list_for_each_entry_safe(path, next, &path_list, all) {
-		if (gid && memcmp(path->key.local_gid, gid, sizeof(path->key.local_gid)))
-			continue;
-		list_move_tail(&path->all, &doomed);
-		rhashtable_remove_fast(&paths, &path->node, by_key);
-	}
+	list_for_each_entry_safe(path, next, &path_list, all)
+		if (!gid || !memcmp(path->key.local_gid, gid, sizeof(path->key.local_gid)))
+			path_unlist(path, &doomed);
 	mutex_unlock(&table_lock);
-	while ((path = list_first_entry_or_null(&doomed, struct ibr_path, all))) {
-		list_del_init(&path->all);
-		path_remove(path);
-	}
+	paths_finish(&doomed);
+}
+
+/*
+ * Is it down, and does nobody but the table and connect.c know it? Nobody can come to know it while the
+ * table is locked. Context: table_lock held.
+ */
+static bool path_unused(struct ibr_path *path)
+{
+	bool unused;
+
+	spin_lock_bh(&path->lock);
+	unused = path->state == IBRELK_PATH_DOWN && !path->established && !path->flow_count && !path_wanted(path);
+	spin_unlock_bh(&path->lock);
+	return unused && kref_read(&path->ref) <= 1 + !!READ_ONCE(path->cm);
+}
+
+void ibr_paths_prune(unsigned long idle)
+{
+	struct ibr_path *path, *next;
+	LIST_HEAD(doomed);
+
+	mutex_lock(&table_lock);
+	list_for_each_entry_safe(path, next, &path_list, all)
+		if (time_after_eq(jiffies, path->used + idle) && path_unused(path))
+			path_unlist(path, &doomed);
+	if (path_count && !closing)
+		queue_delayed_work(ibr_wq, &prune_work, PATH_IDLE_S * HZ);
+	mutex_unlock(&table_lock);
+	paths_finish(&doomed);
+}
+
+static void paths_prune(struct work_struct *work)
+{
+	ibr_paths_prune(PATH_IDLE_S * HZ);
 }
 
 void ibr_paths_remove_port(const u8 gid[16])
@@ -530,18 +593,21 @@ void ibr_paths_remove_port(const u8 gid[16])
 	paths_remove(gid);
 }
 
-/* End the endpoint's incoming flows, as many as there is certainly memory for. Return: there may be more. */
-static bool path_drop_endpoint(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+/*
+ * End the endpoint's incoming flows among the next @left ones of the path, as many as there is certainly memory
+ * for. What was looked at goes to the end of the list, so that nothing is looked at twice. Return: flows left.
+ */
+static u32 path_drop_some(struct ibr_path *path, const struct ibr_endpoint *endpoint, u32 left)
 {
-	struct ibr_inflow *flow, *next;
-	u32 budget = IBR_FRAG_BATCH;
+	u32 budget = IBR_FRAG_BATCH, looks = PATH_LOOKS;
+	struct ibr_inflow *flow;
 
 	ibr_frag_refill();
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
-	list_for_each_entry_safe(flow, next, &path->inflows, on_path) {
-		if (!budget)
-			break;
+	for (left = min(left, path->inflow_count); left && budget && looks; left--, looks--) {
+		flow = list_first_entry(&path->inflows, struct ibr_inflow, on_path);
+		list_move_tail(&flow->on_path, &path->inflows);
 		if (flow->endpoint == endpoint) {
 			ibr_inflow_drop(flow, -ECONNRESET, true);
 			budget--;
@@ -549,16 +615,17 @@ static bool path_drop_endpoint(struct ibr_path *path, const struct ibr_endpoint 
 	}
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
-	return !budget;
+	return left;
 }
 
 void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint)
 {
 	struct ibr_path *path;
+	u32 left;
 
 	mutex_lock(&table_lock);
 	list_for_each_entry(path, &path_list, all)
-		while (path_drop_endpoint(path, endpoint))
+		for (left = U32_MAX; left; left = path_drop_some(path, endpoint, left))
 			cond_resched();
 	mutex_unlock(&table_lock);
 }
@@ -605,6 +672,7 @@ void ibr_path_exit(void)
 	mutex_lock(&table_lock);
 	closing = true;
 	mutex_unlock(&table_lock);
+	cancel_delayed_work_sync(&prune_work);
 	paths_remove(NULL);
 	/* Waits for endpoints that were freed last, then for what RCU still frees. */
 	destroy_workqueue(ibr_wq);

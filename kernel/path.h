@@ -81,6 +81,7 @@ struct ibr_packet {
  * @node: in the table by @key
  * @token_node: in the table by @token, if @hashed
  * @all: in the list of paths, under the table's lock
+ * @used: when somebody last asked the table for it, jiffies; under the table's lock
  * @rcu: frees it, as who looks a token up may still see it
  * @key: immutable
  * @hash_seed: of @inflow_hash, random; immutable
@@ -132,6 +133,7 @@ struct ibr_path {
 	struct rhash_head node;
 	struct rhash_head token_node;
 	struct list_head all;
+	unsigned long used;
 	struct rcu_head rcu;
 	struct ibr_path_key key;
 	u32 hash_seed;
@@ -188,12 +190,13 @@ struct ibr_path {
 /**
  * ibr_path_get_key() - find the path, or make it (state DOWN)
  * @key: both addresses and the mode
+ * @asked: a peer asks for it, for whom there are at most so many
  *
  * Return: path with a reference, or ERR_PTR(-ENOMEM; -ENODEV: no port has that GID or the queue pair
  * type, or the module is going; -EHOSTUNREACH: both ends are the same address, which only loop and UD can
- * do). Context: process.
+ * do; -EUSERS: there are as many as peers may make). Context: process.
  */
-struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key);
+struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked);
 /** ibr_path_find_token() - the live path with this token, or NULL. Context: RCU read side */
 struct ibr_path *ibr_path_find_token(u32 token);
 void ibr_path_get(struct ibr_path *path);
@@ -286,6 +289,16 @@ unsigned int ibr_peer_timeout_ms(void);
 
 /** ibr_paths_remove_port() - the port goes away: fail and tear down every path on it, and wait. Context: process */
 void ibr_paths_remove_port(const u8 gid[16]);
+
+/**
+ * ibr_paths_prune() - remove paths that nobody uses
+ * @idle: jiffies since somebody last asked for the path
+ *
+ * A request makes a path before it is known whether anything will come of it. One that is down and has neither
+ * a peer nor a flow goes again, or requests from many addresses would fill the memory. Called now and then.
+ * Context: process.
+ */
+void ibr_paths_prune(unsigned long idle);
 
 int ibr_path_init(void);
 void ibr_path_exit(void);

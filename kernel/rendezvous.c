@@ -346,8 +346,14 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.drop_flow++;
 		return;
 	}
-	if (!unit || unit > IBR_FRAG_PAYLOAD_MAX || offset > send->length || length > send->length - offset) {
+	if (!unit || offset > send->length || length > send->length - offset) {
 		path->counters.drop_malformed++;
+		return;
+	}
+	if (unit > path->payload_max) {
+		/* The two ends do not agree on how large a packet is; a new handshake makes them. */
+		path->counters.drop_malformed++;
+		path->doomed = -EPROTO;
 		return;
 	}
 	send_forget_windows(send, offset);

@@ -66,7 +66,7 @@ static void unexpected_exhausted(struct kunit *test)
 	world_check(test);
 }
 
-/* Give or take what @side can let its flows have waiting beyond the least. */
+/* Give or take what @side can let its flows have waiting. */
 static void headers_take(struct side *side, s32 headers)
 {
 	spin_lock_bh(&side->endpoint->lock);
@@ -87,18 +87,19 @@ static void headers_exhausted(struct kunit *test)
 	headers_take(b, IBR_HEADERS_MAX);
 	for (i = 0; i < COUNT; i++)
 		side_send(test, a, ab, from, SIZE, i, i);
-	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == IBR_HEADERS_MIN));
+	/* One is what every flow may have. */
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1));
 	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 1000, 1000);
 	side_send(test, c, cb, from, SIZE, 1000, 1000);
 	side_wait_op(test, b, 1000, 0);
-	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, 1);
 
 	for (i = 0; i < COUNT; i++) {
 		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, i, i);
 		done = side_wait_op(test, b, i, 0);
 		KUNIT_EXPECT_EQ(test, done.length, (u64)SIZE);
 		side_wait_op(test, a, i, 0);
-		KUNIT_EXPECT_LE(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
+		KUNIT_EXPECT_LE(test, b->endpoint->match.messages, 1);
 	}
 	headers_take(b, -(s32)IBR_HEADERS_MAX);
 	world_check(test);
@@ -147,13 +148,70 @@ static void headers_forged(struct kunit *test)
 		ibr_rts_receive(path, &frame);
 	}
 	spin_unlock_bh(&path->lock);
-	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_MIN);
-	KUNIT_EXPECT_EQ(test, path->counters.drop_limit - before, (u64)(COUNT - IBR_HEADERS_MIN));
+	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_FIRST);
+	KUNIT_EXPECT_EQ(test, path->counters.drop_limit - before, (u64)(COUNT - IBR_HEADERS_FIRST));
 	side_close(test, b);
 	headers_take(b, -(s32)IBR_HEADERS_MAX);
 	side_wait_op(test, a, 0, -ECONNRESET);
 	ibr_path_put(path);
 	world_check(test);
+}
+
+/* A CTS for larger fragments than the path bears: both ends begin anew, nothing of it is sent. */
+static void units_forged(struct kunit *test)
+{
+	enum { SIZE = 20000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b);
+	unsigned long from = user_alloc(test, SIZE);
+	struct wire_frame frame = { .type = WIRE_FRAME_CTS, .cts.length = cpu_to_le32(SIZE) };
+	u64 lives;
+
+	side_send(test, a, peer, from, SIZE, 0, 7);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1));
+	spin_lock_bh(&path->lock);
+	lives = path->counters.lives;
+	frame.flow = cpu_to_le32(list_first_entry(&list_first_entry(&path->outflows, struct ibr_outflow, on_path)->sent,
+						  struct ibr_send, link)->h.id);
+	frame.cts.unit = cpu_to_le32(path->payload_max + 1);
+	ibr_rendezvous_receive(path, &frame, NULL);
+	spin_unlock_bh(&path->lock);
+	ibr_path_drive(path);
+	side_wait_op(test, a, 7, -EPROTO);
+
+	side_recv(test, b, IBRELK_PEER_ANY, from, SIZE, 1, 8);
+	side_send(test, a, peer, from, SIZE, 1, 8);
+	side_wait_op(test, a, 8, 0);
+	side_wait_op(test, b, 8, 0);
+	KUNIT_EXPECT_EQ(test, path->counters.lives, lives + 1);
+	ibr_path_put(path);
+	world_check(test);
+}
+
+/* A path that nobody came to use goes again; one that somebody knows stays. */
+static void paths_pruned(struct kunit *test)
+{
+	struct ibr_path_key key = {
+		.local_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+		.remote_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+		.mode = IBRELK_MODE_UC_RELIABLE,
+	};
+	u32 before;
+	struct ibr_path *path;
+
+	ibr_paths_prune(0);
+	before = ibr_paths_dump(NULL, 0);
+	path = ibr_path_get_key(&key, true);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
+	ibr_paths_prune(0);
+	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before + 1);
+	KUNIT_EXPECT_FALSE(test, path->removed);
+	ibr_path_put(path);
+	ibr_paths_prune(HZ * 1000);
+	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before + 1);
+	ibr_paths_prune(0);
+	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before);
 }
 
 /* What errors a peer may name, and what becomes of others. */
@@ -484,6 +542,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(headers_exhausted, mode_next),
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),
+	KUNIT_CASE_PARAM(units_forged, mode_next),
+	KUNIT_CASE(paths_pruned),
 	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
 	KUNIT_CASE_PARAM(many_flows, mode_next),

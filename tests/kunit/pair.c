@@ -433,7 +433,7 @@ struct ibr_path *world_path(struct kunit *test, u32 mode)
 
 	memcpy(key.local_gid, loopback, sizeof(loopback));
 	memcpy(key.remote_gid, loopback, sizeof(loopback));
-	path = ibr_path_get_key(&key);
+	path = ibr_path_get_key(&key, false);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
 	return path;
 }
