@@ -27,7 +27,7 @@ MODULE_PARM_DESC(window_pkts, "packets in flight on a path, 2 to 64 (new connect
 
 static unsigned int peer_timeout_ms = 30000;
 module_param(peer_timeout_ms, uint, 0644);
-MODULE_PARM_DESC(peer_timeout_ms, "silence after which a peer that owes an acknowledgement is given up, ms");
+MODULE_PARM_DESC(peer_timeout_ms, "silence after which a peer that owes an answer is given up, ms");
 
 static unsigned int rto_min_us = 4000;
 module_param(rto_min_us, uint, 0644);

@@ -268,6 +268,7 @@ static void ibr_ring_drain(struct ibr_ring *ring)
 /* Completions in the ring; a head that makes no sense counts as a full one. */
 static u32 ibr_ring_available(const struct ibr_ring *ring)
 {
+	/* Acquire: pairs with ibr_ring_publish(). */
 	u32 count = smp_load_acquire(&ring->published) - READ_ONCE(ring->header->head);
 
 	return min(count, ring->entries);

@@ -142,22 +142,25 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 		need_server();
 		expect_working(mode);
 		/* Both ways, so that node 2 has flows of its own that outlive node 1's. */
-		auto there = lab().start(1, actor + " serve --endpoints 1 --mode " + mode);
+		auto there = lab().start(1, fmt::format("{} serve --endpoints 1 --mode {}", actor, mode));
 		there.wait_for_output("serving", Duration(30));
-		lab().run_ok(2, actor + " send --to 10.1.0.1 --count 300 --mode " + mode, Duration(120));
+		lab().run_ok(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode), Duration(120));
 		stop_server();
 
 		lab().run_ok(1, "echo 2000 >" + timeout);
 		lab().set_fault(2, "loss 100%");
 		/* Node 1 speaks into the void until it has had enough. */
-		const Result result = lab().run(1, actor + " send --to 10.1.0.2 --mode " + mode, Duration(120));
+		const Result result = lab().run(1, fmt::format("{} send --to 10.1.0.2 --mode {}", actor, mode), Duration(120));
 		EXPECT_NE(result.status, 0) << result.output;
-		lab().wait_until(1, "! " + built("user/tools/ibrelk") + " show paths | grep '10.1.0.2 ' | grep " + mode +
-					    " | grep -qE ' (up|connecting|broken) '", Duration(120));
+		lab().wait_until(1,
+			fmt::format("! {} show paths | grep '10.1.0.2 ' | grep {} | grep -qE ' (up|connecting|broken) '",
+				built("user/tools/ibrelk"), mode),
+			Duration(120));
 		lab().run_ok(1, "echo 30000 >" + timeout);
 		lab().clear_fault(2);
 
-		const Result back = lab().run(2, actor + " send --to 10.1.0.1 --count 300 --mode " + mode, Duration(120));
+		const Result back =
+			lab().run(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode), Duration(120));
 		EXPECT_EQ(back.status, 0) << mode << ": " << back.output << there.output();
 		there.kill(15);
 		there.wait(Duration(30));

@@ -43,6 +43,7 @@ TEST_F(Programs, many_endpoints_and_many_processes)
 			fmt::format("{} send --to 10.1.0.2 --mode {} --endpoints {} --count 2 --bytes 5000", actor, mode, endpoints),
 			Duration(120));
 		EXPECT_EQ(result.status, 0) << result.output;
+		senders.reserve(processes);
 		for (int i = 0; i < processes; i++)
 			senders.push_back(lab().start(1, fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --bytes 300", actor,
 							     mode, endpoints)));

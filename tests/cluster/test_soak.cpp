@@ -164,7 +164,9 @@ protected:
 		bool killed = false;
 
 		start_servers();
-		for (int i = 0; i < 1 + draw(servers); i++)
+		const int count = 1 + draw(servers);
+		clients.reserve(count);
+		for (int i = 0; i < count; i++)
 			clients.push_back(start_client(i));
 		/* So long a patience, and no longer: then the wire is left alone. */
 		const auto peace = Clock::now() + std::chrono::seconds(20);

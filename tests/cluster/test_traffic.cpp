@@ -114,6 +114,7 @@ TEST_F(Cluster, many_processes_share_a_path)
 	need_server();
 	std::vector<lab::Job> jobs;
 
+	jobs.reserve(6);
 	for (int i = 0; i < 6; i++)
 		jobs.push_back(lab().start(1, built("user/tools/ibrelk-perf") +
 			" bandwidth 10.1.0.2 --verify --mixed --iterations 100 --size 20000 --timeout 60 --mode " +

@@ -186,7 +186,7 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 		return 255;
 	if (transfer(node, data.data(), got.data() + 1, bytes))
 		return 1;
-	if (std::memcmp(got.data() + 1, data.data(), bytes))
+	if (std::memcmp(got.data() + 1, data.data(), bytes) != 0)
 		return 2;
 	if (got[0] != 0xee || got[bytes + 1] != 0xee)
 		return 3;
@@ -202,7 +202,7 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 		if (!completion || completion->status || completion->length != 10)
 			return 5;
 	}
-	if (std::memcmp(got.data(), data.data(), 10) || got[10] != 0xee || got[bytes - 1] != 0xee)
+	if (std::memcmp(got.data(), data.data(), 10) != 0 || got[10] != 0xee || got[bytes - 1] != 0xee)
 		return 6;
 
 	// A receive that is cancelled.

@@ -540,7 +540,7 @@ KTAP_TEST(uring__full_is_no_error)
 
 DOOR_TEST(threads__on_one_endpoint)
 {
-	constexpr unsigned threads = 4, batches = 200, batch = 8;
+	constexpr std::uint64_t threads = 4, batches = 200, batch = 8;
 	Node node(64);
 	std::vector<std::thread> submitters;
 	std::array<std::uint64_t, threads> seen{};

@@ -186,7 +186,7 @@ public:
 		std::uint64_t received = 0, wrong = 0;
 
 		open(options_.number);
-		buffers_.assign(options_.endpoints * slots_each, Bytes(options_.bytes));
+		buffers_.assign(std::size_t{options_.endpoints} * slots_each, Bytes(options_.bytes));
 		for (std::uint32_t i = 0; i < options_.endpoints; i++)
 			for (std::uint32_t slot = 0; slot < slots_each; slot++)
 				post(i, slot);
