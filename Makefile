@@ -41,7 +41,7 @@ check-kunit: deps ## KUnit suites in a UML kernel with KASAN and lockdep
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
-check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.1, 6.12, and 7.x with SMP
+check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
 	@tests/check.sh unit kunit-long lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/

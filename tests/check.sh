@@ -93,25 +93,24 @@ part_kunit()
 	sums
 }
 
-# On three kernels; the newest one with two CPUs, where UML is several times slower.
+# Also on the newest kernel, with two CPUs, where UML is several times slower. (6.1's KUnit offers its tests no user
+# memory, without which there is no message; that kernel is for the lab.)
 part_kunit_long()
 {
-	local kernel series
+	local kernel
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
 	counted runner "$root/tests/kunit/selftest/run.sh"
-	for series in 7.x 6.1; do
-		if ! kernel=$("$root/tests/uml/build.sh" "$series"); then
-			echo "no debug kernel $series"
-			sum_bad=$((sum_bad + 1))
-			continue
-		fi
-		IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series counted "suites on $series" \
-			"$root/tests/kunit/check.sh" $([ "$series" = 6.1 ] || echo --cpus 2 --time 3600)
-		[ "$series" = 6.1 ] || IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-$series \
-			counted "failnth on $series" "$root/tests/kunit/failnth.sh"
-	done
+	if kernel=$("$root/tests/uml/build.sh" 7.x); then
+		export IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-7.x
+		counted "suites on 7.x" "$root/tests/kunit/check.sh" --cpus 2 --time 3600
+		counted "failnth on 7.x" "$root/tests/kunit/failnth.sh"
+		unset IBRELK_UML IBRELK_KUNIT_BUILD
+	else
+		echo "no debug kernel 7.x"
+		sum_bad=$((sum_bad + 1))
+	fi
 	sums
 }
 
