@@ -357,6 +357,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 		.rto_initial_us = 20000,
 		.rto_min_us = clamp(READ_ONCE(rto_min_us), 100u, 1000000u),
 		.rto_max_us = 1000000,
+		.seed = path->hash_seed,
 	};
 
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());

@@ -11,6 +11,7 @@ void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
 	conn->ops = ops;
 	conn->config = *config;
 	conn->heard_ns = now;
+	conn->random = config->seed;
 	rel_timer_init(conn);
 	rel_rtt_init(conn);
 	rel_congestion_init(conn);
@@ -38,8 +39,7 @@ void rel_conn_drain(struct rel_conn *conn, void (*forget)(struct rel_conn *conn,
 void rel_conn_requeue(struct rel_conn *conn, u64 now)
 {
 	rel_loss_declare_all(conn, REL_LOST_RESET);
-	conn->loss.probed = false;
-	conn->loss.backoff = 0;
+	rel_loss_revive(&conn->loss);
 	conn->credit.probes = 0;
 	conn->credit.probe_due = true;
 	conn->heard_ns = now;		/* nobody rebuilds a queue pair without the peer */

@@ -139,7 +139,9 @@ struct rel_rtt {
  * @window_keep: recoveries until it shrinks back
  * @reordered: the path has been seen to reorder
  * @probed: a tail loss probe was sent, and nothing was acknowledged since: now the RTO counts
- * @backoff: time-outs since then
+ * @silent: a time-out has passed since, and no header came: the peer is asked, and sent nothing else. Only while
+ *	something is in flight
+ * @backoff: time-outs since something was acknowledged
  */
 struct rel_loss {
 	struct rel_bits lost;
@@ -152,6 +154,7 @@ struct rel_loss {
 	u8 window_keep;
 	bool reordered;
 	bool probed;
+	bool silent;
 	u8 backoff;
 };
 
@@ -190,6 +193,7 @@ enum rel_timer {
  * @congestion: likewise
  * @heard_ns: when a valid header last came
  * @timer_ns: deadline of each timer, or REL_TIME_NEVER
+ * @random: state of a small generator, for jitter
  * @config: the owner's
  * @stats: for the owner
  * @ring: sent packets; 2 KiB, at the end so that the rest stays together
@@ -204,6 +208,7 @@ struct rel_conn {
 	struct rel_congestion congestion;
 	u64 heard_ns;
 	u64 timer_ns[REL_TIMERS];
+	u32 random;
 	struct rel_config config;
 	struct rel_stats stats;
 	struct rel_sent ring[REL_SPAN_MAX];

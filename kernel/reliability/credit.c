@@ -96,7 +96,7 @@ void rel_credit_probe_sent(struct rel_conn *conn, u64 now)
 	credit->probe_due = false;
 	if (!credit->blocked)
 		return;
-	rel_timer_arm(conn, REL_TIMER_PROBE, now + rel_rtt_backoff(&conn->rtt, credit->probes));
+	rel_timer_arm(conn, REL_TIMER_PROBE, now + rel_rtt_backoff(conn, credit->probes));
 	if (credit->probes < PROBES_MAX)
 		credit->probes++;
 }

@@ -66,6 +66,17 @@ void rel_loss_handle_reorder(struct rel_conn *conn, u64 now);
 void rel_loss_handle_tail(struct rel_conn *conn, u64 now);
 void rel_loss_handle_rto(struct rel_conn *conn, u64 now);
 
+/** rel_loss_handle_answer() - a header came from a peer that was silent, and its ACK has been handled */
+void rel_loss_handle_answer(struct rel_conn *conn, u64 now);
+
+/** rel_loss_revive() - what was sent arrives: no time-out counts any more */
+static inline void rel_loss_revive(struct rel_loss *loss)
+{
+	loss->probed = false;
+	loss->silent = false;
+	loss->backoff = 0;
+}
+
 /* ---- rtt.c ---- */
 
 void rel_rtt_init(struct rel_conn *conn);
@@ -73,8 +84,8 @@ void rel_rtt_init(struct rel_conn *conn);
 /** rel_rtt_sample() - one round trip, without the receiver's delay; more than 0 */
 void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns);
 
-/** rel_rtt_backoff() - a time-out doubled @times times, and bounded */
-u64 rel_rtt_backoff(const struct rel_rtt *rtt, u8 times);
+/** rel_rtt_backoff() - a time-out doubled @times times, bounded, and up to a quarter shorter, at random */
+u64 rel_rtt_backoff(struct rel_conn *conn, u8 times);
 
 /* ---- credit.c ---- */
 

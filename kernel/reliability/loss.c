@@ -10,9 +10,10 @@
  *    16 recoveries without. On a path that never reordered, three later arrivals need no window.
  *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
  *    packet, that packet is sent again, once. Its ACK lets RACK find the rest.
- *  - Time-out (RFC 6298): after a probe, or if nothing else helped, everything in flight is given
- *    up. Doubled each time until something is acknowledged. It is never armed together with the
- *    probe.
+ *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
+ *    anything is lost: so it asks, by a packet without payload, and nothing else is sent until there is an
+ *    answer. What was in flight by then and is not in the answer is lost. Doubled each time until something is
+ *    acknowledged, and never armed together with the probe.
  *
  * An ACK for a number that was declared lost shows the declaration to have been spurious. But the
  * receiver's cumulative number also steps over lost ones when it is told the new floor. So each
@@ -57,8 +58,10 @@ void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 	sender->in_flight--;
 	sender->repeats++;
 	rel_send_advance(sender);
-	if (!sender->in_flight)
+	if (!sender->in_flight) {
 		timers_disarm(conn);
+		conn->loss.silent = false;	/* the repeats ask */
+	}
 	conn->stats.lost[cause]++;
 	conn->ops->lost(conn, cookie, cause);
 }
@@ -80,8 +83,7 @@ void rel_loss_handle_send(struct rel_conn *conn, bool first, u64 now)
 		loss->progress_ns = now;
 	if (unlikely(loss->probed)) {
 		if (!rel_timer_armed(conn, REL_TIMER_RTO))
-			rel_timer_arm(conn, REL_TIMER_RTO,
-				      now + rel_rtt_backoff(rtt, loss->backoff));
+			rel_timer_arm(conn, REL_TIMER_RTO, now + rel_rtt_backoff(conn, loss->backoff));
 		return;
 	}
 	rto_at = loss->progress_ns + rtt->rto_ns;
@@ -95,8 +97,7 @@ void rel_loss_handle_acked(struct rel_conn *conn, u64 now)
 	u64 probe_at, soonest;
 
 	loss->progress_ns = now;
-	loss->probed = false;
-	loss->backoff = 0;
+	rel_loss_revive(loss);
 	timers_disarm(conn);
 	rel_loss_handle_reorder(conn, now);
 	if (!conn->sender.in_flight)
@@ -223,9 +224,24 @@ void rel_loss_handle_rto(struct rel_conn *conn, u64 now)
 	struct rel_loss *loss = &conn->loss;
 
 	rel_timer_disarm(conn, REL_TIMER_RTO);
-	rel_loss_declare_all(conn, REL_LOST_TIMEOUT);
+	if (rel_assert(conn->sender.in_flight))
+		return;
+	conn->stats.timeouts++;
+	loss->silent = true;
+	conn->credit.probe_due = true;
 	if (loss->backoff < BACKOFF_MAX)
 		loss->backoff++;
-	if (conn->credit.blocked)
-		rel_credit_block(conn, now);
+	rel_timer_arm(conn, REL_TIMER_RTO, now + rel_rtt_backoff(conn, loss->backoff));
+}
+
+void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	struct rel_sender *sender = &conn->sender;
+	u64 age_ns = conn->rtt.srtt_ns ?: rel_rtt_backoff(conn, loss->backoff);
+
+	loss->silent = false;
+	/* Younger ones may still be under way; the timer that is armed stays so, and looks after them. */
+	while (sender->in_flight && now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
+		rel_loss_declare(conn, sender->floor, REL_LOST_TIMEOUT);
 }

@@ -142,8 +142,12 @@ static void unreliable_commit(struct rel_conn *conn, u32 number)
 
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
+	bool silent = conn->loss.silent;
+
 	conn->heard_ns = now;
 	rel_ack_handle(conn, header, now);
+	if (unlikely(silent))
+		rel_loss_handle_answer(conn, now);
 	rel_credit_handle(conn, le32_to_cpu(header->credit), now);
 
 	switch (header->type) {

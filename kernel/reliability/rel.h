@@ -30,7 +30,7 @@ struct rel_conn;
 enum rel_cause {
 	REL_LOST_RACK,		/* something sent sufficiently later was acknowledged (RFC 8985) */
 	REL_LOST_PROBE,		/* tail loss probe: may well have arrived (RFC 8985, section 7) */
-	REL_LOST_TIMEOUT,	/* retransmission time-out (RFC 6298) */
+	REL_LOST_TIMEOUT,	/* not known to a peer that answers after a time-out (RFC 6298) */
 	REL_LOST_RESET,		/* rel_conn_requeue(): the queue pair was rebuilt */
 	REL_CAUSES
 };
@@ -60,6 +60,7 @@ struct rel_ops {
  * @rto_initial_us: before there is a sample
  * @rto_min_us: lower bound
  * @rto_max_us: upper bound of the backed-off time-out
+ * @seed: of the jitter of backed-off time-outs; 0: none
  */
 struct rel_config {
 	bool native;
@@ -73,6 +74,7 @@ struct rel_config {
 	u32 rto_initial_us;
 	u32 rto_min_us;
 	u32 rto_max_us;
+	u32 seed;
 };
 
 /** struct rel_stats - what the engine counts; read them as one likes */
@@ -82,6 +84,7 @@ struct rel_stats {
 	u64 acks_credit;	/* ACK packets built only for credits */
 	u64 acks_received;	/* ACK and PROBE packets handled */
 	u64 probes_sent;
+	u64 timeouts;		/* retransmission time-outs */
 	u64 duplicates;		/* packets received again */
 	u64 outside_window;	/* numbers that no honest peer could send now */
 	u64 nonsense;		/* ACKs of numbers never sent, impossible credits: ignored */

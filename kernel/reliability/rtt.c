@@ -52,7 +52,14 @@ void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 	rtt->ack_delay_ns = min_t(u64, max(rtt->srtt_ns, ACK_DELAY_MIN_NS), peer_delay_ns);
 }
 
-u64 rel_rtt_backoff(const struct rel_rtt *rtt, u8 times)
+u64 rel_rtt_backoff(struct rel_conn *conn, u8 times)
 {
-	return min_t(u64, rtt->rto_ns << times, rtt->rto_max_ns);
+	const struct rel_rtt *rtt = &conn->rtt;
+	u64 time_ns = min_t(u64, rtt->rto_ns << times, rtt->rto_max_ns);
+
+	/* Xorshift (Marsaglia 2003): those who lost their packets together shall not all ask together. */
+	conn->random ^= conn->random << 13;
+	conn->random ^= conn->random >> 17;
+	conn->random ^= conn->random << 5;
+	return times ? time_ns - time_ns / 1024 * (conn->random & 255) : time_ns;
 }

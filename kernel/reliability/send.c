@@ -49,7 +49,7 @@ bool rel_can_send(struct rel_conn *conn, enum rel_kind kind, u64 now)
 		if (rel_assert(conn->config.native))
 			return false;
 	} else {
-		if (!rel_congestion_allows(conn) || !rel_send_fits(conn))
+		if (!rel_congestion_allows(conn) || !rel_send_fits(conn) || conn->loss.silent)
 			return false;
 		if (conn->config.native)
 			return true;

@@ -148,9 +148,9 @@ TEST(rel_silence_ns, goes_on_through_timeouts)
 	side.send();
 	for (int i = 0; i < 50; i++) {
 		side.run_timeout();
-		EXPECT_EQ(side.lost.size(), i + 1u);
-		EXPECT_TRUE(side.can_send());
-		side.send();
+		if (side.can_send())
+			side.send();
+		EXPECT_EQ(side.lost.size(), 1u) << "by the tail probe";
 		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), side.now - begin);
 	}
 }

@@ -149,10 +149,7 @@ TEST(rel_credit_block, probe_follows_the_timeout_that_lost_a_whole_window)
 	ASSERT_TRUE(side.poll(header));
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 	side.run_timeout(); // time-out
-	EXPECT_EQ(side.lost.size(), 4u);
 	EXPECT_FALSE(side.can_send());
-	if (side.next_timeout() <= side.now)
-		side.run_timeout();
 	ASSERT_TRUE(side.poll(header)) << "at the time-out itself";
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 	EXPECT_EQ(number_of(header), side.start() + 4);

@@ -102,11 +102,10 @@ TEST(rel_rtt_sample, of_more_than_32_bits)
 TEST(rel_rtt_backoff, doubles_up_to_the_bound)
 {
 	Side side;
-	const rel_rtt &rtt = side.conn.rtt;
 
-	EXPECT_EQ(rel_rtt_backoff(&rtt, 0), 10 * ms);
-	EXPECT_EQ(rel_rtt_backoff(&rtt, 1), 20 * ms);
-	EXPECT_EQ(rel_rtt_backoff(&rtt, 3), 80 * ms);
-	EXPECT_EQ(rel_rtt_backoff(&rtt, 4), 100 * ms);
-	EXPECT_EQ(rel_rtt_backoff(&rtt, 16), 100 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 0), 10 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 1), 20 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 3), 80 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 4), 100 * ms);
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 16), 100 * ms);
 }
