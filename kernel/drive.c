@@ -17,7 +17,7 @@
 
 #define STARVED_NS	(1 * NSEC_PER_MSEC)
 
-bool ibr_aggregate;
+bool ibr_aggregate = true;
 module_param_named(aggregate, ibr_aggregate, bool, 0644);
 MODULE_PARM_DESC(aggregate, "short messages that wait for the same path travel in one packet");
 
@@ -213,7 +213,7 @@ static bool drive_messages(struct ibr_path *path)
 		sent = ibr_send_start(path, flow);
 		if (list_empty(&flow->queue))
 			list_del_init(&flow->ready);
-		else if (sent && !list_empty(&flow->ready))
+		else if (sent && !list_empty(&flow->ready) && !flow->patient_until)
 			list_move_tail(&flow->ready, &path->ready);
 		ibr_outflow_put(flow);
 		if (!sent)
@@ -245,12 +245,29 @@ static void drive_control(struct ibr_path *path)
 	}
 }
 
+/* Flows that have waited long enough for credit go on without. */
+static void drive_patient(struct ibr_path *path)
+{
+	struct ibr_outflow *flow;
+
+	while ((flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready))) {
+		if (flow->patient_until > path->now)
+			break;
+		flow->impatient = true;
+		flow->patient_until = 0;
+		list_move_tail(&flow->ready, &path->ready);
+	}
+}
+
 static void drive_arm(struct ibr_path *path)
 {
 	u64 at = path->established ? rel_next_timeout(&path->rel) : REL_TIME_NEVER;
+	const struct ibr_outflow *flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready);
 
 	if (path->starved)
 		at = min(at, path->now + STARVED_NS);
+	if (flow)
+		at = min(at, flow->patient_until);
 	if (path->removed || at == REL_TIME_NEVER)
 		return;
 	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
@@ -267,6 +284,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	path->starved = false;
 	if (unlikely(path->doomed))
 		ibr_path_give_up(path, path->doomed);
+	drive_patient(path);
 	if (path->state == IBRELK_PATH_UP) {
 		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
 			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {

@@ -300,6 +300,8 @@ static int outflow_open(struct ibr_outflow *flow)
 		return ret;
 	}
 	flow->state = IBR_OUTFLOW_OPENING;
+	flow->impatient = false;
+	flow->patient_until = 0;
 	flow->sequence = 0;
 	flow->cost = 0;
 	flow->limit = 0;
@@ -350,11 +352,16 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 /* The endpoint takes more. Context: path->lock held. */
 static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 {
-	flow->limit = max(flow->limit, limit);
+	if (limit > flow->limit) {
+		flow->limit = limit;
+		flow->impatient = false;
+		flow->patient_until = 0;
+	}
 	if ((s32)(announce - flow->announce_limit) > 0)
 		flow->announce_limit = announce;
-	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && list_empty(&flow->ready))
-		list_add_tail(&flow->ready, &flow->path->ready);
+	/* Also if it waits in path->patient. */
+	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue))
+		list_move_tail(&flow->ready, &flow->path->ready);
 }
 
 /* The endpoint agreed. Context: path->lock held. */

@@ -87,7 +87,9 @@ enum ibr_outflow_state {
  * @announce_limit: ... and allowed, as the receiver has told
  * @queue: sends that are not completely transmitted, nor announced, in order
  * @sent: sends that wait for something from the peer
- * @ready: in path->ready, while @queue has something and may go on
+ * @patient_until: ns: when it stops waiting for eager credit, in path->patient; 0: it does not wait
+ * @impatient: it has waited in vain, and does not wait again before some comes
+ * @ready: in path->ready, while @queue has something and may go on; or in path->patient
  * @on_path: in path->outflows, while it is OPENING or OPEN
  * @rcu: frees it, as readers of contact->out may still see it
  */
@@ -106,6 +108,8 @@ struct ibr_outflow {
 	u64 limit;
 	u32 announced;
 	u32 announce_limit;
+	u64 patient_until;
+	bool impatient;
 	struct list_head queue;
 	struct list_head sent;
 	struct list_head ready;

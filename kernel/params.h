@@ -28,6 +28,9 @@ extern bool ibr_allow_native;
 /* ibr_eager_max - longest message sent without a rendezvous, bytes; constant after loading */
 extern unsigned int ibr_eager_max;
 
+/* ibr_credit_wait_us - how long messages wait for eager credit before they go by RTS; READ_ONCE() */
+extern unsigned int ibr_credit_wait_us;
+
 /* ibr_loopback - messages to the own node go through memory instead of the adapter; READ_ONCE() */
 extern bool ibr_loopback;
 

@@ -106,6 +106,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	INIT_LIST_HEAD(&path->control);
 	INIT_LIST_HEAD(&path->repeat);
 	INIT_LIST_HEAD(&path->ready);
+	INIT_LIST_HEAD(&path->patient);
 	INIT_LIST_HEAD(&path->bulk);
 	INIT_LIST_HEAD(&path->outflows);
 	INIT_LIST_HEAD(&path->inflows);

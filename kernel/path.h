@@ -114,6 +114,7 @@ struct ibr_packet {
  * @control: fragments with control frames: sent first
  * @repeat: fragments to be sent again: second
  * @ready: outflows with messages to send (outflow->ready)
+ * @patient: ... whose next message waits a little for eager credit; by outflow->patient_until
  * @bulk: sends with a window to fill (send->bulk)
  * @outflows: those that are OPENING or OPEN (outflow->on_path)
  * @inflows: those that are not gone (inflow->on_path)
@@ -170,6 +171,7 @@ struct ibr_path {
 	struct list_head control;
 	struct list_head repeat;
 	struct list_head ready;
+	struct list_head patient;
 	struct list_head bulk;
 	struct list_head outflows;
 	struct list_head inflows;

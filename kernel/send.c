@@ -4,12 +4,17 @@
  * receiver's credit lasts, sent eagerly; long ones, and short ones without credit, are announced by an
  * RTS and wait until they are asked for, so that none ever blocks a later one.
  */
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
+
+unsigned int ibr_credit_wait_us = 5000;
+module_param_named(credit_wait_us, ibr_credit_wait_us, uint, 0644);
+MODULE_PARM_DESC(credit_wait_us, "how long messages wait for eager credit before they go by RTS, us; 0: not at all");
 
 static struct kmem_cache *send_cache;
 
@@ -345,6 +350,23 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 	return true;
 }
 
+/*
+ * There is no eager credit for the next message. It comes back as soon as the receiver's process has had its
+ * turn, as a rule, and an RTS would cost both ends far more than waiting for that: so the flow waits, but not for
+ * long, since the messages behind may be the ones that the receiver waits for. Return: it does.
+ */
+static bool send_waits(struct ibr_path *path, struct ibr_outflow *flow)
+{
+	u32 wait_us = READ_ONCE(ibr_credit_wait_us);
+
+	if (flow->impatient || !flow->limit || !wait_us)
+		return false;
+	flow->patient_until = path->now + (u64)wait_us * NSEC_PER_USEC;
+	list_move_tail(&flow->ready, &path->patient);
+	path->counters.tx_credit_waits++;
+	return true;
+}
+
 bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 {
 	struct ibr_send *send = list_first_entry(&flow->queue, struct ibr_send, link);
@@ -359,7 +381,7 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 		return send_rts(path, flow, send);
 	cost = ibr_message_cost(send->length);
 	if (flow->cost + cost > flow->limit)
-		return send_rts(path, flow, send);
+		return send_waits(path, flow) || send_rts(path, flow, send);
 	if (flow->announcing) {
 		/*
 		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes

@@ -4,7 +4,8 @@
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
-#   MODE      a mode of ibrelk, perftest-{rc,uc,ud}, or perftest-{rc,uc,ud}-list16; all of them if none is given
+#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), perftest-{rc,uc,ud}, or
+#             perftest-{rc,uc,ud}-list16; all of them if none is given
 #   --full    the long sweeps: sizes, windows, loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -19,6 +20,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
+	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg \
 	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16
 
 loss=0 delay=0	# what the wire does now
@@ -95,10 +97,10 @@ ours()
 	if [ -n "$measuring" ]; then
 		if [ -n "$few" ]; then
 			per_message "$count" "$few" \
-				perf "$test" --mode "$mode" --size "$sizes" --warmup "$5" --window "$6" --batch 16
+				perf "$test" --mode "${mode%-noagg}" --size "$sizes" --warmup "$5" --window "$6" --batch 16
 			find insns_per_msg "$sizes" "$price"
 		else
-			perf "$test" --mode "$mode" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
+			perf "$test" --mode "${mode%-noagg}" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
 		fi
 	fi
 	for size in $(echo "$sizes" | tr , ' '); do
@@ -210,6 +212,16 @@ theirs()
 	[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
 }
 
+# aggregate MODE: short messages share packets, or don't.
+aggregate()
+{
+	[ -n "$measuring" ] || return
+	case $1 in
+	*-noagg) echo N ;;
+	*) echo Y ;;
+	esac >/sys/module/ibrelk/parameters/aggregate
+}
+
 # What `make bench` measures. perftest gets more messages, since it has no warm-up; with lists, multiples of 16.
 bench()
 {
@@ -224,6 +236,10 @@ bench()
 		theirs bandwidth "$1" 65536 512 112
 		theirs bibandwidth "$1" 4096 4000
 		theirs bibandwidth "$1" 65536 512
+		;;
+	*-noagg)
+		ours latency "$1" 8 500 50 64
+		ours rate "$1" 8 4000 200 64 1000
 		;;
 	*)
 		ours latency "$1" 8,1024,4096 500 50 64
@@ -303,13 +319,22 @@ if [ -n "$measuring" ]; then
 	insmod /files/ibrelk.ko allow_native=1 loopback=0 || echo "FAILED: insmod"
 fi
 if [ -n "$full" ]; then
-	for mode; do sizes "$mode"; done
+	for mode; do
+		aggregate "$mode"
+		sizes "$mode"
+	done
 	for trouble in '0.1 0' '1 0' '5 0' '0 1' '0 10' '1 1'; do
 		# shellcheck disable=SC2086
 		wire $trouble
-		for mode; do troubles "$mode"; done
+		for mode; do
+			aggregate "$mode"
+			troubles "$mode"
+		done
 	done
 else
-	for mode; do bench "$mode"; done
+	for mode; do
+		aggregate "$mode"
+		bench "$mode"
+	done
 fi
 [ -z "$measuring" ] || ibrelk show paths

@@ -4,7 +4,8 @@
 BEGIN {
 	FS = ","
 	split("perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 " \
-		"rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable", modes, " ")
+		"rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable " \
+		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg", modes, " ")
 }
 
 FNR > 1 { value[$1 "/" $2 "/" $3] = $6; seen[$1] = 1 }
@@ -77,8 +78,11 @@ END {
 	ratio("bandwidth 64 KiB, UC-native / perftest UC", "uc-native", "perftest-uc", "bandwidth_mbps/65536", 0.95)
 	ratio("bandwidth 64 KiB, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "bandwidth_mbps/65536", 0.95)
 	ratio("bandwidth 64 KiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/65536", 0.97)
-	ratio("message rate, UC-reliable / UC-native", "uc-reliable", "uc-native", "msg_rate_kps/8", 0.93)
+	ratio("message rate, UC-reliable without aggregation / UC-native", "uc-reliable-noagg", "uc-native", "msg_rate_kps/8", 0.93)
 	ratio("latency 8 B, UC-reliable / UC-native", "uc-reliable", "uc-native", "latency_us/8", -1.05)
-	ratio("message rate, UC-reliable / RC-native", "uc-reliable", "rc-native", "msg_rate_kps/8", 1.10)
+	ratio("message rate, UC-reliable without aggregation / RC-native", "uc-reliable-noagg", "rc-native", "msg_rate_kps/8", 1.10)
+	ratio("message rate, UC-reliable / RC-native", "uc-reliable", "rc-native", "msg_rate_kps/8", 3)
+	ratio("message rate, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "msg_rate_kps/8", 3)
+	ratio("latency 8 B, UC-reliable / without aggregation", "uc-reliable", "uc-reliable-noagg", "latency_us/8", -1.01)
 	ratio("latency 8 B, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "latency_us/8", -0.80)
 }

@@ -66,6 +66,46 @@ static void unexpected_exhausted(struct kunit *test)
 	world_check(test);
 }
 
+/* Without credit messages wait for it, and go eagerly when it comes; they do not wait longer than they shall. */
+static void credit_awaited(struct kunit *test)
+{
+	enum { COUNT = 200, SIZE = 100 };
+	struct side_options small = { .unexpected_bytes = 64 << 10 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, &small);
+	u32 peer = side_add_side(test, a, b), i, wait_us = ibr_credit_wait_us;
+	unsigned long from = user_alloc(test, SIZE), to = user_alloc(test, SIZE);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u64 waits = path->counters.tx_credit_waits, rendezvous = path->counters.tx_rendezvous;
+
+	user_fill(test, from, SIZE, 1);
+	/* As good as for ever. */
+	ibr_credit_wait_us = U32_MAX;
+	for (i = 0; i < COUNT; i++)
+		side_send(test, a, peer, from, SIZE, i, i);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(path->counters.tx_credit_waits) > waits));
+	KUNIT_EXPECT_LT(test, READ_ONCE(b->endpoint->match.messages), COUNT);
+	for (i = 0; i < COUNT; i++) {
+		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, i, i);
+		side_wait_op(test, b, i, 0);
+		side_wait_op(test, a, i, 0);
+		KUNIT_EXPECT_TRUE(test, user_check(test, to, SIZE, 1));
+	}
+	KUNIT_EXPECT_EQ(test, path->counters.tx_rendezvous, rendezvous);
+
+	/* Once or twice (some credit may have been on its way) in vain, and not again for each message. */
+	ibr_credit_wait_us = 1000;
+	waits = path->counters.tx_credit_waits;
+	for (i = 0; i < COUNT; i++)
+		side_send(test, a, peer, from, SIZE, i, i);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == COUNT));
+	KUNIT_EXPECT_GT(test, path->counters.tx_credit_waits, waits);
+	KUNIT_EXPECT_LE(test, path->counters.tx_credit_waits, waits + 2);
+	KUNIT_EXPECT_GT(test, path->counters.tx_rendezvous, rendezvous);
+	ibr_credit_wait_us = wait_us;
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* Give or take what @side can let its flows have waiting. */
 static void headers_take(struct side *side, s32 headers)
 {
@@ -539,6 +579,7 @@ static void bounced(struct kunit *test)
 
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(unexpected_exhausted, mode_next),
+	KUNIT_CASE_PARAM(credit_awaited, mode_next),
 	KUNIT_CASE_PARAM(headers_exhausted, mode_next),
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),

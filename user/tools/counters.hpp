@@ -31,6 +31,7 @@ void for_each_counter(const ibrelk_counters &c, F &&f)
 		IBRELK_COUNTER(rx_segments),
 		IBRELK_COUNTER(tx_eager),
 		IBRELK_COUNTER(tx_rendezvous),
+		IBRELK_COUNTER(tx_credit_waits),
 		IBRELK_COUNTER(tx_acks_explicit),
 		IBRELK_COUNTER(tx_acks_piggybacked),
 		IBRELK_COUNTER(tx_acks_credit),

@@ -219,7 +219,8 @@ struct ibrelk_counters {
 	__u64 reconnects;		/* queue pairs rebuilt */
 	__u64 drop_limit;		/* messages beyond what their sender may have waiting; flows beyond the limit */
 	__u64 lives;			/* lives of the path that have begun */
-	__u64 reserved[1];
+	__u64 tx_credit_waits;		/* times that a flow waited for eager credit */
+	__u64 reserved[7];
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */
