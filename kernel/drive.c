@@ -268,6 +268,7 @@ static void drive_arm(struct ibr_path *path)
 		at = min(at, path->now + STARVED_NS);
 	if (flow)
 		at = min(at, flow->patient_until);
+	at = min(at, path->look_at);
 	if (path->removed || at == REL_TIME_NEVER)
 		return;
 	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
@@ -317,8 +318,8 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
+	path->now = ktime_get_ns();
 	if (path->established) {
-		path->now = ktime_get_ns();
 		/* Asked first: a time-out leaves nothing in flight that could be waited for. */
 		silence = rel_silence_ns(&path->rel, path->now);
 		rel_handle_timeout(&path->rel, path->now);
@@ -327,6 +328,8 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 		else if (silence > IBR_DEAF_MS * NSEC_PER_MSEC)
 			ibr_path_suspect(path);
 	}
+	if (path->now >= path->look_at)
+		ibr_path_look(path);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 	return HRTIMER_NORESTART;

@@ -309,7 +309,7 @@ static int outflow_open(struct ibr_outflow *flow)
 	flow->announce_limit = 0;
 	kref_get(&flow->ref);		/* held by the path's list */
 	list_add_tail(&flow->on_path, &path->outflows);
-	path->flow_count++;
+	ibr_path_add_flow(path);
 	return 0;
 }
 
@@ -675,7 +675,7 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	list_add_tail(&flow->on_path, &path->inflows);
 	hlist_add_head(&flow->node, inflow_bucket(path, frame));
 	path->inflow_count++;
-	path->flow_count++;
+	ibr_path_add_flow(path);
 	return flow;
 
 err_free:

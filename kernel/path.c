@@ -102,6 +102,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	spin_lock_init(&path->lock);
 	path->state = IBRELK_PATH_DOWN;
 	path->timer_at = REL_TIME_NEVER;
+	path->look_at = REL_TIME_NEVER;
 	ibr_drive_init(path);
 	INIT_LIST_HEAD(&path->control);
 	INIT_LIST_HEAD(&path->repeat);
@@ -191,20 +192,44 @@ void ibr_path_put(struct ibr_path *path)
 	kref_put(&path->ref, path_free);
 }
 
+/* Does anything wait for the peer to go on? Context: path->lock held. */
+static bool path_waits(const struct ibr_path *path)
+{
+	struct ibr_outflow *out;
+	struct ibr_inflow *in;
+
+	list_for_each_entry(out, &path->outflows, on_path)
+		if (!list_empty(&out->queue) || !list_empty(&out->sent))
+			return true;
+	list_for_each_entry(in, &path->inflows, on_path)
+		if (!list_empty(&in->transfers))
+			return true;
+	return false;
+}
+
 /* Is there anything that needs a connection? Context: path->lock held. */
 static bool path_wanted(const struct ibr_path *path)
 {
-	struct ibr_outflow *flow;
-
 	if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->bulk) ||
 	    !list_empty(&path->ready))
 		return true;
 	if (path->established && rel_in_flight(&path->rel))
 		return true;
-	list_for_each_entry(flow, &path->outflows, on_path)
-		if (!list_empty(&flow->queue) || !list_empty(&flow->sent))
-			return true;
-	return false;
+	return path_waits(path);
+}
+
+/*
+ * A send waits for its FIN, or a receive for its data, for as long as the other side likes. But if that side is not
+ * there any more, nothing would ever tell: nothing is in flight whose acknowledgement could be missed. So a peer of
+ * whom nothing was heard is asked. Context: path->lock held.
+ */
+void ibr_path_look(struct ibr_path *path)
+{
+	lockdep_assert_held(&path->lock);
+	path->look_at = path->flow_count ? path->now + IBR_LOOK_MS * NSEC_PER_MSEC : REL_TIME_NEVER;
+	if (path->state == IBRELK_PATH_UP && path->now - path->rel.heard_ns >= IBR_LOOK_MS * NSEC_PER_MSEC &&
+	    path_waits(path))
+		rel_ask(&path->rel, path->now);
 }
 
 void ibr_path_want(struct ibr_path *path)

@@ -21,6 +21,7 @@
 
 #define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
+#define IBR_LOOK_MS		10000ull	/* now and then: does anything wait for a peer that says nothing? */
 
 struct ibr_frag;
 struct ibr_slot;
@@ -101,6 +102,7 @@ struct ibr_packet {
  * @rel: the engine
  * @timer: wakes the drive up for what the engine waits for, and when @starved
  * @timer_at: when it runs out, ns, or REL_TIME_NEVER
+ * @look_at: when to look whether somebody waits for a peer that says nothing, ns, or REL_TIME_NEVER
  * @payload_max: most payload with one frame, bytes
  * @now: time of the call that is running, ns, as ktime_get_ns()
  * @packet: being assembled, while the drive runs; drive.c
@@ -156,6 +158,7 @@ struct ibr_path {
 	struct rel_conn rel;
 	struct hrtimer timer;
 	u64 timer_at;
+	u64 look_at;
 	u32 payload_max;
 
 	u64 now;
@@ -276,6 +279,8 @@ void ibr_path_want(struct ibr_path *path);
 void ibr_path_reset(struct ibr_path *path, int error);
 /** ibr_path_give_up() - the same for a path that may be up. Context: path->lock held */
 void ibr_path_give_up(struct ibr_path *path, int error);
+/** ibr_path_look() - ask a peer of whom nothing was heard if somebody waits for it. Context: path->lock held */
+void ibr_path_look(struct ibr_path *path);
 /** ibr_path_suspect() - nothing was heard for IBR_DEAF_MS: look whether the peer is there. Context: path->lock held */
 void ibr_path_suspect(struct ibr_path *path);
 /** ibr_paths_drop_endpoint() - end every incoming flow of an endpoint, and say so. Context: process */
@@ -307,5 +312,12 @@ void ibr_path_exit(void);
 
 extern struct workqueue_struct *ibr_wq;	/* for everything that must be over before the module goes */
 extern u8 ibr_instance[16];		/* this module life */
+
+/* A flow more: from now on ibr_path_look() is called. Context: path->lock held. */
+static inline void ibr_path_add_flow(struct ibr_path *path)
+{
+	if (!path->flow_count++)
+		path->look_at = min(path->look_at, ktime_get_ns() + IBR_LOOK_MS * NSEC_PER_MSEC);
+}
 
 #endif /* IBR_PATH_H */

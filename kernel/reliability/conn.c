@@ -45,11 +45,23 @@ void rel_conn_requeue(struct rel_conn *conn, u64 now)
 	conn->heard_ns = now;		/* nobody rebuilds a queue pair without the peer */
 }
 
+void rel_ask(struct rel_conn *conn, u64 now)
+{
+	struct rel_credit *credit = &conn->credit;
+
+	if (conn->sender.in_flight || credit->blocked || credit->asked)
+		return;
+	credit->asked = true;
+	credit->probes = 0;
+	credit->probe_due = true;
+	conn->sender.waiting_ns = now;
+}
+
 u64 rel_silence_ns(const struct rel_conn *conn, u64 now)
 {
 	u64 since = conn->sender.waiting_ns;
 
-	if (!conn->sender.in_flight && !conn->credit.blocked)
+	if (!conn->sender.in_flight && !conn->credit.blocked && !conn->credit.asked)
 		return 0;
 	if (conn->heard_ns > since)
 		since = conn->heard_ns;

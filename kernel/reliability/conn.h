@@ -46,7 +46,7 @@ struct rel_sent {
  * @repeated: packets sent since the first of these
  * @asked: the last number that carried an ACK request
  * @asking: and nothing from there on has been acknowledged yet
- * @waiting_ns: since when something has been in flight, or blocked for want of credits
+ * @waiting_ns: since when something has been in flight, blocked for want of credits, or asked
  */
 struct rel_sender {
 	struct rel_bits flight;
@@ -92,7 +92,8 @@ struct rel_receiver {
  * @granted: receiver: the largest limit that a header has told the other side
  * @blocked: sender: the owner has something to send, and only credits are lacking
  * @probe_due: sender: a PROBE is to be sent (also for other reasons than credits)
- * @probes: sender: sent since blocked, for the back-off
+ * @asked: sender: the owner wants to know whether the peer is there, and has not been told
+ * @probes: sender: sent since blocked or asked, for the back-off
  */
 struct rel_credit {
 	u32 limit;
@@ -100,6 +101,7 @@ struct rel_credit {
 	u32 granted;
 	bool blocked;
 	bool probe_due;
+	bool asked;
 	u8 probes;
 };
 
@@ -170,7 +172,7 @@ struct rel_congestion {
  * @REL_TIMER_REORDER: loss.c: the oldest packet in flight can no longer just be late
  * @REL_TIMER_TAIL: loss.c: tail loss probe. Never armed together with @REL_TIMER_RTO
  * @REL_TIMER_RTO: loss.c: retransmission time-out
- * @REL_TIMER_PROBE: credit.c: still blocked, ask (again)
+ * @REL_TIMER_PROBE: credit.c: still blocked, or not answered: ask (again)
  * @REL_TIMERS: how many there are
  */
 enum rel_timer {

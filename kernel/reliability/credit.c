@@ -94,7 +94,7 @@ void rel_credit_probe_sent(struct rel_conn *conn, u64 now)
 	struct rel_credit *credit = &conn->credit;
 
 	credit->probe_due = false;
-	if (!credit->blocked)
+	if (!credit->blocked && !credit->asked)
 		return;
 	rel_timer_arm(conn, REL_TIMER_PROBE, now + rel_rtt_backoff(conn, credit->probes));
 	if (credit->probes < PROBES_MAX)

@@ -145,6 +145,11 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 	bool silent = conn->loss.silent;
 
 	conn->heard_ns = now;
+	if (unlikely(conn->credit.asked)) {
+		conn->credit.asked = false;
+		if (!conn->credit.blocked)
+			rel_timer_disarm(conn, REL_TIMER_PROBE);
+	}
 	rel_ack_handle(conn, header, now);
 	if (unlikely(silent))
 		rel_loss_handle_answer(conn, now);

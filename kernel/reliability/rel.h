@@ -236,13 +236,24 @@ u64 rel_next_timeout(const struct rel_conn *conn);
 u32 rel_in_flight(const struct rel_conn *conn);
 
 /**
+ * rel_ask() - is the peer there?
+ * @conn: connection
+ * @now: time
+ *
+ * For an owner that waits for what only the peer can begin, when nothing has been heard for long. If nothing else
+ * waits for an answer, a PROBE does, and is repeated until something is heard (rel_poll_control(),
+ * rel_next_timeout()).
+ */
+void rel_ask(struct rel_conn *conn, u64 now);
+
+/**
  * rel_silence_ns() - how long the peer has not answered
  * @conn: connection
  * @now: time
  *
  * The owner declares the peer dead above its limit.
  *
- * Return: time for which something has been in flight, or blocked for want of credits, without any
+ * Return: time for which something has been in flight, blocked for want of credits, or asked, without any
  * sign of life from the peer; 0 if nothing waits.
  */
 u64 rel_silence_ns(const struct rel_conn *conn, u64 now);

@@ -320,6 +320,35 @@ static void black_out(struct kunit *test)
 	world_check(test);
 }
 
+/* A send waits for a receive, and nothing is in flight: a peer that says nothing for long is asked. */
+static void silent_peer_is_asked(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b);
+	unsigned long from = user_alloc(test, STRIDE), to = user_alloc(test, STRIDE);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u64 before, looks = IBR_LOOK_MS * NSEC_PER_MSEC;
+
+	side_send(test, a, peer, from, STRIDE, 1, 1);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1));
+	KUNIT_EXPECT_TRUE(test, wait_until(!rel_in_flight(&path->rel)));
+	spin_lock_bh(&path->lock);
+	before = path->rel.stats.probes_sent;
+	KUNIT_EXPECT_NE(test, path->look_at, REL_TIME_NEVER);
+	/* As if the time had passed. */
+	path->rel.heard_ns -= looks;
+	path->look_at = ktime_get_ns();
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(path->rel.stats.probes_sent) > before));
+	KUNIT_EXPECT_TRUE(test, wait_until(!READ_ONCE(path->rel.credit.asked)));
+	side_recv(test, b, IBRELK_PEER_ANY, to, STRIDE, 1, 2);
+	side_wait_op(test, b, 2, 0);
+	side_wait_op(test, a, 1, 0);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* The peer is given up: all that is under way fails, nothing hangs, and the next message finds a new life. */
 static void given_up(struct kunit *test)
 {
@@ -412,6 +441,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(rebuilt, mode_next_reliable),
 	KUNIT_CASE_PARAM(black_out, mode_next_reliable),
 	KUNIT_CASE_PARAM(given_up, mode_next),
+	KUNIT_CASE_PARAM(silent_peer_is_asked, mode_next),
 	KUNIT_CASE(no_token),
 	{}
 };

@@ -137,6 +137,39 @@ TEST(rel_silence_ns, only_while_something_waits)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 2 * ms), 0u);
 }
 
+TEST(rel_ask, probes_until_something_is_heard)
+{
+	Side side;
+	wire_header header{};
+	u64 begin = side.now;
+
+	rel_ask(&side.conn, side.now);
+	for (u64 pause : {10 * ms, 20 * ms, 40 * ms, 80 * ms, 100 * ms, 100 * ms}) {
+		ASSERT_TRUE(side.poll(header));
+		EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
+		EXPECT_FALSE(side.polled());
+		EXPECT_EQ(side.next_timeout() - side.now, pause);
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), side.now - begin);
+		side.run_timeout();
+	}
+	side.polled();
+	side.take(side.peer_ack(side.start()));
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 5 * ms), 0u);
+	EXPECT_FALSE(side.polled());
+}
+
+TEST(rel_ask, nothing_more_if_an_answer_is_awaited_anyway)
+{
+	Side side;
+
+	side.send();
+	rel_ask(&side.conn, side.now);
+	EXPECT_FALSE(side.polled());
+	side.take(side.peer_ack(side.start() + 1));
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 5 * ms), 0u);
+}
+
 TEST(rel_silence_ns, goes_on_through_timeouts)
 {
 	rel_config config = config_usual();
