@@ -529,10 +529,12 @@ static void cm_fail(struct ibr_cm *cm, int error)
 static void cm_retry(struct ibr_cm *cm, int error, unsigned int ms)
 {
 	link_drop(&cm->active);
-	cm->error = error;
+	/* That the last attempt of several was cut short says less than why the others failed. */
+	if (error != -ETIMEDOUT || !cm->error)
+		cm->error = error;
 	if (time_after_eq(jiffies + msecs_to_jiffies(ms), cm->deadline) ||
 	    (!cm->wanted && cm->attempts >= LOOKUPS_MAX)) {
-		cm_fail(cm, error);
+		cm_fail(cm, cm->error);
 		return;
 	}
 	cm_arm(cm, ms);

@@ -90,7 +90,7 @@ TEST_F(Lifetimes, absent_peer_is_a_clear_error)
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("10.1.0.77"), std::string::npos) << result.output;
 		/* The node is there, the endpoint is not. */
-		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 5 --mode {}", mode));
+		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 60 --mode {}", mode));
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("refused"), std::string::npos) << result.output;
 	}
