@@ -797,6 +797,7 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 		.type = WIRE_FRAME_FLOW_CLOSE,
 		.flow = cpu_to_le32(flow->remote_handle),
 		.close.reason = cpu_to_le32(-error),
+		.close.handle = cpu_to_le32(flow->h.id),
 	};
 	struct ibr_message *message;
 	struct ibr_transfer *transfer;
@@ -838,7 +839,8 @@ static int flow_close(struct ibr_path *path, const struct wire_frame *frame)
 
 	if (in)
 		ibr_inflow_drop(in, -ECONNRESET, false);
-	else if (out)
+	/* A request that was repeated may have made a second flow after the end of the one that this is about. */
+	else if (out && (out->state != IBR_OUTFLOW_OPEN || out->remote_handle == le32_to_cpu(frame->close.handle)))
 		ibr_outflow_fail(out, -ECONNRESET);
 	return 0;
 }
@@ -884,7 +886,9 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 		outflow_accepted(flow, frame);
 		break;
 	case WIRE_FRAME_FLOW_REFUSE:
-		ibr_outflow_fail(flow, ibr_wire_error(frame->refuse.reason));
+		/* A repeated request was accepted meanwhile. */
+		if (flow->state == IBR_OUTFLOW_OPENING)
+			ibr_outflow_fail(flow, ibr_wire_error(frame->refuse.reason));
 		break;
 	case WIRE_FRAME_FLOW_CREDIT:
 		outflow_granted(flow, le64_to_cpu(frame->credit.limit), le32_to_cpu(frame->credit.announce));

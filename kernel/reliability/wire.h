@@ -244,7 +244,7 @@ struct wire_frame {
 		} credit;
 		struct {
 			__le32 reason;		/* errno (positive) */
-			__le32 reserved;
+			__le32 handle;		/* from the receiver: what FLOW_ACCEPT said; else 0 */
 			__le64 reserved2[3];
 		} close;
 	};

@@ -229,6 +229,36 @@ static void units_forged(struct kunit *test)
 	world_check(test);
 }
 
+/* News of a flow that an earlier copy of the request had made, or not made, do not end the one that is open. */
+static void answers_to_copies(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b);
+	unsigned long from = user_alloc(test, 8), to = user_alloc(test, 8);
+	struct wire_frame close = { .type = WIRE_FRAME_FLOW_CLOSE };
+	struct wire_frame refuse = { .type = WIRE_FRAME_FLOW_REFUSE, .refuse.reason = cpu_to_le32(ESTALE) };
+	struct ibr_outflow *flow;
+
+	side_send(test, a, peer, from, 8, 1, 1);
+	side_recv(test, b, IBRELK_PEER_ANY, to, 8, 1, 2);
+	side_wait_op(test, a, 1, 0);
+	side_wait_op(test, b, 2, 0);
+	spin_lock_bh(&path->lock);
+	flow = list_first_entry(&path->outflows, struct ibr_outflow, on_path);
+	close.flow = refuse.flow = cpu_to_le32(flow->h.id);
+	close.close.handle = cpu_to_le32(flow->remote_handle + 1);
+	ibr_flow_handle_control(path, &close);
+	ibr_flow_handle_control(path, &refuse);
+	KUNIT_EXPECT_EQ(test, flow->state, IBR_OUTFLOW_OPEN);
+	close.close.handle = cpu_to_le32(flow->remote_handle);
+	ibr_flow_handle_control(path, &close);
+	KUNIT_EXPECT_EQ(test, flow->state, IBR_OUTFLOW_CLOSED);
+	spin_unlock_bh(&path->lock);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* A path that nobody came to use goes again; one that somebody knows stays. */
 static void paths_pruned(struct kunit *test)
 {
@@ -584,6 +614,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),
 	KUNIT_CASE_PARAM(units_forged, mode_next),
+	KUNIT_CASE_PARAM(answers_to_copies, mode_next),
 	KUNIT_CASE(paths_pruned),
 	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
