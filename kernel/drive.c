@@ -323,10 +323,12 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 		/* Asked first: a time-out leaves nothing in flight that could be waited for. */
 		silence = rel_silence_ns(&path->rel, path->now);
 		rel_handle_timeout(&path->rel, path->now);
-		if (silence > limit)
+		if (silence > limit) {
+			ibr_path_mourn(path);
 			ibr_path_give_up(path, -ETIMEDOUT);
-		else if (silence > IBR_DEAF_MS * NSEC_PER_MSEC)
+		} else if (silence > IBR_DEAF_MS * NSEC_PER_MSEC) {
 			ibr_path_suspect(path);
+		}
 	}
 	if (path->now >= path->look_at)
 		ibr_path_look(path);

@@ -3,6 +3,8 @@
  * The table of paths, and the life of each: made on demand, connected, broken and rebuilt, given up,
  * removed with its port. What happens on a path that is up is in drive.c.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/jhash.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -445,6 +447,7 @@ void ibr_path_failed(struct ibr_path *path, int error)
 	u64 now = ktime_get_ns();
 
 	spin_lock_bh(&path->lock);
+	path->now = now;
 	if (path->state == IBRELK_PATH_UP)
 		goto out;
 	path->error = error;
@@ -458,6 +461,8 @@ void ibr_path_failed(struct ibr_path *path, int error)
 		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
 		goto out;
 	}
+	if (path->established && path->broken_since && path_wanted(path))
+		ibr_path_mourn(path);
 	path->state = IBRELK_PATH_DOWN;
 	ibr_path_reset(path, error);
 out:
@@ -491,6 +496,18 @@ void ibr_path_suspect(struct ibr_path *path)
 	lockdep_assert_held(&path->lock);
 	if (path->state == IBRELK_PATH_UP && path->now - path->up_since > IBR_DEAF_MS * NSEC_PER_MSEC)
 		path_break(path, -ETIMEDOUT);
+}
+
+void ibr_path_mourn(const struct ibr_path *path)
+{
+	const struct rel_conn *rel = &path->rel;
+
+	lockdep_assert_held(&path->lock);
+	pr_info_ratelimited("%s-%s %pI6c: peer given up: heard %llu ms ago, life %08x, oldest packet not acknowledged %08x, next %08x, in flight %016llx%016llx, RTT %u us, time-outs %llu, handshakes %llu\n",
+			    path->transport->name, path->native ? "native" : "reliable", path->key.remote_gid,
+			    div_u64(path->now - rel->heard_ns, NSEC_PER_MSEC), path->remote.token, rel->sender.floor,
+			    rel->sender.next, rel->sender.flight.word[1], rel->sender.flight.word[0],
+			    rel->rtt.srtt_ns / (u32)NSEC_PER_USEC, rel->stats.timeouts, path->counters.reconnects);
 }
 
 /* The peer owes acknowledgements for too long. Context: path->lock held. */

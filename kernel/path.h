@@ -281,6 +281,8 @@ void ibr_path_reset(struct ibr_path *path, int error);
 void ibr_path_give_up(struct ibr_path *path, int error);
 /** ibr_path_look() - ask a peer of whom nothing was heard if somebody waits for it. Context: path->lock held */
 void ibr_path_look(struct ibr_path *path);
+/** ibr_path_mourn() - say in the log what is known of a peer that is given up. Context: path->lock held */
+void ibr_path_mourn(const struct ibr_path *path);
 /** ibr_path_suspect() - nothing was heard for IBR_DEAF_MS: look whether the peer is there. Context: path->lock held */
 void ibr_path_suspect(struct ibr_path *path);
 /** ibr_paths_drop_endpoint() - end every incoming flow of an endpoint, and say so. Context: process */

@@ -90,7 +90,7 @@ TEST_F(Lifetimes, absent_peer_is_a_clear_error)
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("10.1.0.77"), std::string::npos) << result.output;
 		/* The node is there, the endpoint is not. */
-		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 60 --mode {}", mode));
+		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 15 --mode {}", mode));
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("refused"), std::string::npos) << result.output;
 	}
@@ -156,6 +156,7 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 			fmt::format("! {} show paths | grep '10.1.0.2 ' | grep {} | grep -qE ' (up|connecting|broken) '",
 				built("user/tools/ibrelk"), mode),
 			Duration(120));
+		lab().run_ok(1, "dmesg | grep -q 'peer given up: heard'");
 		lab().run_ok(1, "echo 30000 >" + timeout);
 		lab().clear_fault(2);
 
