@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|kunit|kunit-long|lab|lab-long ...
+# usage: check.sh unit|sim|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -56,6 +56,23 @@ part_unit()
 	done < <(find "$build/tests/unit" "$build/tests/selftests" -maxdepth 2 -name 'test[-_]*' -type f -executable | sort)
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
+}
+
+# Both builds of the simulator: one finds more in a run, the other runs more. Fresh seeds are the date's, so that two
+# runs on one day agree.
+part_sim()
+{
+	local scripts=() file day
+	for file in "$root"/tests/sim/found/*.sim; do
+		[ ! -e "$file" ] || scripts+=(--script "$file")
+	done
+	day=$(date +%Y%m%d)
+	sum_good=0 sum_bad=0 sum_skips=0
+	[ ${#scripts[@]} -eq 0 ] || counted found "$build/tests/sim/ibrelk-sim-asan" "${scripts[@]}"
+	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1 --runs "${IBRELK_SIM_FIXED:-400}"
+	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-60}"
+	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-300}"
+	sums
 }
 
 # counted NAME COMMAND...: runs something that ends with the plain line, and adds it to this part's sums.

@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See adapter.hpp.
+
+#include "adapter.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <unordered_map>
+
+using sim::Packet;
+
+struct ib_cq {
+	void (*completed)(ib_cq *, void *);
+	void *context;
+	u32 room;
+	bool armed;
+	std::deque<ib_wc> entries;
+};
+
+struct ib_ah {
+	u32 node;
+};
+
+extern "C" int sim_node_of_gid(const u8 *gid);
+
+namespace
+{
+
+constexpr auto stream = SIM_RANDOM_WIRE;
+constexpr u64 grh = sizeof(ib_grh);
+constexpr int rc_retries = 7;
+constexpr u64 rc_timeout_ns = 67'000'000;
+constexpr u64 rnr_delay_ns = 655'000;
+constexpr std::size_t memory_max = 64; // packets kept for being replayed
+
+struct SendRequest {
+	u64 wr_id;
+	bool signaled;
+	std::vector<ib_sge> sges;
+	u32 to_node, to_qp;
+	std::shared_ptr<sim::Origin> origin;
+};
+
+struct RecvRequest {
+	u64 wr_id, addr;
+	u32 length;
+};
+
+struct Qp : ib_qp {
+	ib_cq *send_cq, *recv_cq;
+	void (*event)(ib_event *, void *);
+	void *context;
+	u32 send_room, recv_room;
+	ib_qp_state state = IB_QPS_RESET;
+	bool deaf = false;
+	bool busy = false; // it will look at the send queue again
+	u32 to_node = 0, to_qp = 0;
+	int tries = 0;
+	std::size_t launched = 0; // RC: those of sends that are on their way
+	u64 attempt = 0;          // ... since the last of them was lost
+	u64 last_arrival = 0;
+	u64 key; // never used twice, unlike qp_num
+	std::deque<SendRequest> sends;
+	std::deque<RecvRequest> recvs;
+};
+
+std::map<u64, Qp *> by_key;
+std::map<std::pair<u32, u32>, Qp *> by_number;
+std::vector<u32> free_numbers[SIM_NODES_MAX];
+std::unordered_map<const void *, Packet> received;
+std::deque<Packet> memory; // of the wire, for replays
+u64 next_key = 1, next_packet = 1;
+u32 next_number = 17;
+
+Qp *of(ib_qp *qp)
+{
+	return static_cast<Qp *>(qp);
+}
+
+void cq_push(ib_cq *cq, const ib_wc &wc)
+{
+	if (cq->entries.size() >= cq->room)
+		sim_fail("adapter", "a completion queue of %u entries overruns", cq->room);
+	cq->entries.push_back(wc);
+	if (!cq->armed)
+		return;
+	cq->armed = false;
+	// An interrupt: what it asks for comes later.
+	sim_preempt_off++;
+	cq->completed(cq, cq->context);
+	sim_preempt_off--;
+}
+
+template<typename Function>
+void later(u64 delay, u32 node, Function function)
+{
+	auto *boxed = new Function(std::move(function));
+	sim_after(
+		delay, SIM_WIRE, node,
+		[](void *argument) {
+			auto *call = static_cast<Function *>(argument);
+			(*call)();
+			delete call;
+		},
+		boxed);
+}
+
+void qp_flush(Qp *qp)
+{
+	for (const auto &send : qp->sends)
+		cq_push(qp->send_cq, {send.wr_id, IB_WC_WR_FLUSH_ERR, 0});
+	qp->sends.clear();
+	qp->launched = 0;
+	qp->attempt++;
+	for (const auto &recv : qp->recvs)
+		cq_push(qp->recv_cq, {recv.wr_id, IB_WC_WR_FLUSH_ERR, 0});
+	qp->recvs.clear();
+}
+
+void qp_error(Qp *qp)
+{
+	sim_trace("queue pair %u of node %u: error with %zu receives and %zu completions", qp->qp_num,
+		qp->device->node, qp->recvs.size(), qp->recv_cq->entries.size());
+	qp->state = IB_QPS_ERR;
+	qp_flush(qp);
+}
+
+// Return: it was taken, or dropped for good; false: an RC sender has to try again.
+bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
+{
+	const auto it = by_number.find({packet.to_node, packet.to_qp});
+	Qp *qp = it == by_number.end() ? nullptr : it->second;
+
+	if (!qp || qp->qp_type != type || (qp->state != IB_QPS_RTS && qp->state != IB_QPS_RTR) || qp->deaf)
+		return !faithful;
+	if (type != IB_QPT_UD && qp->to_node != packet.from_node)
+		return !faithful;
+	// A reliable connection has sequence numbers of its own; so nothing of a former one is taken.
+	if (faithful && qp->to_qp != packet.from_qp)
+		return false;
+	if (qp->recvs.empty())
+		return !faithful;
+	const auto recv = qp->recvs.front();
+	const u64 header = type == IB_QPT_UD ? grh : 0;
+	if (packet.bytes.size() + header > recv.length)
+		return !faithful;
+	qp->recvs.pop_front();
+	auto *to = reinterpret_cast<u8 *>(recv.addr);
+	std::memset(to, 0, header);
+	std::memcpy(to + header, packet.bytes.data(), packet.bytes.size());
+	received[to + header] = packet;
+	sim_note(sim_now() ^ packet.origin->id << 32 ^ packet.bytes.size());
+	cq_push(qp->recv_cq, {recv.wr_id, IB_WC_SUCCESS, static_cast<u32>(packet.bytes.size() + header)});
+	return true;
+}
+
+// Header and frames are covered by a checksum of ours, so damage there must be found.
+void damage(Packet &packet)
+{
+	auto &bytes = packet.bytes;
+	u16 covered;
+
+	packet.damaged = true;
+	std::memcpy(&covered, &bytes[2], sizeof(covered));
+	const std::size_t limit = std::min<std::size_t>(covered, bytes.size());
+	switch (sim_below(stream, 4)) {
+	case 0: bytes.resize(sim_below(stream, bytes.size())); break;
+	case 1:
+		for (u64 n = 1 + sim_below(stream, 32); n; n--)
+			bytes[sim_below(stream, limit)] = static_cast<u8>(sim_random(stream));
+		break;
+	case 2: bytes.resize(bytes.size() + 1 + sim_below(stream, 16)); break;
+	default: bytes[sim_below(stream, limit)] ^= static_cast<u8>(1 << sim_below(stream, 8)); break;
+	}
+}
+
+void launch(const Packet &packet, ib_qp_type type, const sim::Fate &fate)
+{
+	for (const u64 delay : fate.arrivals) {
+		later(delay, packet.to_node, [copy = packet, type, hurt = fate.damaged]() mutable {
+			if (hurt)
+				damage(copy);
+			arrive(copy, type, false);
+		});
+	}
+}
+
+void remember(const Packet &packet, ib_qp_type type)
+{
+	if (!sim_config.replay || !sim_troubled)
+		return;
+	if (memory.size() == memory_max)
+		memory.erase(memory.begin() + static_cast<long>(sim_below(stream, memory_max)));
+	memory.push_back(packet);
+	if (!sim_chance(stream, sim_config.replay))
+		return;
+	// Sometimes soon, sometimes when its queue pair, or its node, is another one.
+	const auto &old = memory[sim_below(stream, memory.size())];
+	const u64 delay = sim_below(stream, sim_chance(stream, 500'000) ? 1'000'000 : 1'000'000'000);
+	later(delay, old.to_node, [copy = old, type] { arrive(copy, type, false); });
+}
+
+void qp_next(u64 key);
+
+void qp_kick(Qp *qp, u64 delay)
+{
+	qp->busy = true;
+	later(delay, qp->device->node, [key = qp->key] { qp_next(key); });
+}
+
+void send_done(Qp *qp, const SendRequest &request, ib_wc_status status)
+{
+	if (request.signaled || status != IB_WC_SUCCESS)
+		cq_push(qp->send_cq, {request.wr_id, status, 0});
+}
+
+// An RC packet comes to its end. If it was not taken, those behind it were sent in vain, too.
+void rc_result(u64 key, u64 attempt, bool arrived)
+{
+	const auto it = by_key.find(key);
+	if (it == by_key.end())
+		return;
+	Qp *qp = it->second;
+	if (qp->state != IB_QPS_RTS || qp->attempt != attempt || qp->sends.empty())
+		return;
+	if (arrived) {
+		qp->tries = 0;
+		qp->launched--;
+		const auto request = qp->sends.front();
+		qp->sends.pop_front();
+		send_done(qp, request, IB_WC_SUCCESS);
+		return;
+	}
+	qp->attempt++;
+	qp->launched = 0;
+	if (++qp->tries > rc_retries) {
+		const auto request = qp->sends.front();
+		qp->sends.pop_front();
+		cq_push(qp->send_cq, {request.wr_id, IB_WC_RETRY_EXC_ERR, 0});
+		qp_error(qp);
+	} else {
+		qp_kick(qp, rc_timeout_ns);
+	}
+}
+
+void rc_arrive(u64 key, u64 attempt, const Packet &packet)
+{
+	const auto it = by_key.find(key);
+
+	if (it != by_key.end() && it->second->attempt == attempt && it->second->state == IB_QPS_RTS)
+		rc_result(key, attempt, arrive(packet, IB_QPT_RC, true));
+}
+
+// The next work request leaves.
+void qp_next(u64 key)
+{
+	const auto it = by_key.find(key);
+	if (it == by_key.end())
+		return;
+	Qp *qp = it->second;
+	qp->busy = false;
+	if (qp->state != IB_QPS_RTS || qp->sends.size() <= qp->launched)
+		return;
+	const auto &request = qp->sends[qp->launched];
+	Packet packet;
+	packet.from_node = qp->device->node;
+	packet.from_qp = qp->qp_num;
+	packet.to_node = request.to_node;
+	packet.to_qp = request.to_qp;
+	packet.origin = request.origin;
+	for (const auto &sge : request.sges) {
+		const auto *from = reinterpret_cast<const u8 *>(sge.addr);
+		packet.bytes.insert(packet.bytes.end(), from, from + sge.length);
+	}
+	const bool faithful = qp->qp_type == IB_QPT_RC;
+	const bool carries = packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]);
+	const auto fate =
+		sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
+	sim_counts.packets++;
+	if (fate.arrivals.empty())
+		sim_counts.lost++;
+	if (faithful) {
+		// The first lost one is found out about when its time is over; the others behind it do not
+		// matter.
+		const u64 at = fate.arrivals.empty()
+			? 0
+			: std::max(qp->last_arrival + 1, sim_now() + fate.arrivals[0]);
+		const u64 attempt = qp->attempt;
+		qp->launched++;
+		if (!at) {
+			if (qp->launched == 1)
+				rc_result(key, attempt, false);
+			else
+				later(rc_timeout_ns, qp->device->node,
+					[key, attempt] { rc_result(key, attempt, false); });
+			return;
+		}
+		qp->last_arrival = at;
+		later(at - sim_now(), packet.to_node,
+			[key, attempt, copy = std::move(packet)] { rc_arrive(key, attempt, copy); });
+		if (qp->sends.size() > qp->launched && !qp->busy)
+			qp_kick(qp, 50 + sim_below(stream, 200));
+		return;
+	}
+	launch(packet, qp->qp_type, fate);
+	remember(packet, qp->qp_type);
+	const auto done = request;
+	qp->sends.pop_front();
+	send_done(qp, done, IB_WC_SUCCESS);
+	if (!qp->sends.empty() && !qp->busy)
+		qp_kick(qp, 50 + sim_below(stream, 200));
+}
+
+} // namespace
+
+namespace sim
+{
+
+void adapter_connect(ib_qp *base, u32 node, u32 remote_qp)
+{
+	Qp *qp = of(base);
+	qp->to_node = node;
+	qp->to_qp = remote_qp;
+	if (qp->state != IB_QPS_ERR)
+		qp->state = IB_QPS_RTS;
+}
+
+ib_qp *adapter_pick(bool connections_only)
+{
+	std::vector<Qp *> found;
+	for (const auto &[key, qp] : by_key)
+		if (qp->state == IB_QPS_RTS && !qp->deaf && (!connections_only || qp->qp_type != IB_QPT_UD))
+			found.push_back(qp);
+	return found.empty() ? nullptr : found[sim_below(SIM_RANDOM_FAULT, found.size())];
+}
+
+void adapter_deafen(ib_qp *qp)
+{
+	sim_trace("queue pair %u of node %u goes deaf", qp->qp_num, qp->device->node);
+	of(qp)->deaf = true;
+}
+
+void adapter_break(ib_qp *base)
+{
+	Qp *qp = of(base);
+	sim_trace("queue pair %u of node %u fails", qp->qp_num, qp->device->node);
+	qp_error(qp);
+	if (qp->event && sim_chance(SIM_RANDOM_FAULT, 500'000)) {
+		ib_event event{IB_EVENT_QP_FATAL};
+		qp->event(&event, qp->context);
+	}
+}
+
+std::size_t adapter_left()
+{
+	return by_key.size();
+}
+
+const Packet *adapter_packet(const void *buffer)
+{
+	const auto it = received.find(buffer);
+	return it == received.end() ? nullptr : &it->second;
+}
+
+} // namespace sim
+
+// ---- verbs -------------------------------------------------------------------------------------
+
+ib_pd *ib_alloc_pd(ib_device *device, int)
+{
+	auto *pd = static_cast<ib_pd *>(kzalloc(sizeof(ib_pd), GFP_KERNEL));
+	if (!pd)
+		return static_cast<ib_pd *>(ERR_PTR(-ENOMEM));
+	pd->device = device;
+	return pd;
+}
+
+void ib_dealloc_pd(ib_pd *pd)
+{
+	kfree(pd);
+}
+
+ib_cq *ib_create_cq(ib_device *, void (*completed)(ib_cq *, void *), void (*)(ib_event *, void *),
+	void *context, const ib_cq_init_attr *attr)
+{
+	sim_might_sleep("ib_create_cq");
+	if (sim_alloc_refuse(GFP_KERNEL))
+		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
+	return new ib_cq{completed, context, attr->cqe, false, {}};
+}
+
+void ib_destroy_cq(ib_cq *cq)
+{
+	sim_might_sleep("ib_destroy_cq");
+	delete cq;
+}
+
+int ib_poll_cq(ib_cq *cq, int count, ib_wc *wc)
+{
+	int found = 0;
+	while (found < count && !cq->entries.empty()) {
+		wc[found++] = cq->entries.front();
+		cq->entries.pop_front();
+	}
+	return found;
+}
+
+int ib_req_notify_cq(ib_cq *cq, int flags)
+{
+	cq->armed = true;
+	return flags & IB_CQ_REPORT_MISSED_EVENTS ? !cq->entries.empty() : 0;
+}
+
+ib_qp *ib_create_qp(ib_pd *pd, ib_qp_init_attr *attr)
+{
+	sim_might_sleep("ib_create_qp");
+	if (sim_alloc_refuse(GFP_KERNEL))
+		return static_cast<ib_qp *>(ERR_PTR(-ENOMEM));
+	auto *qp = new Qp;
+	auto &numbers = free_numbers[pd->device->node];
+	qp->device = pd->device;
+	// Numbers come again soon, so that packets to a former queue pair find this one.
+	if (!numbers.empty() && sim_chance(stream, 700'000)) {
+		qp->qp_num = numbers.back();
+		numbers.pop_back();
+	} else {
+		qp->qp_num = next_number++;
+	}
+	qp->qp_type = attr->qp_type;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->event = attr->event_handler;
+	qp->context = attr->qp_context;
+	qp->send_room = attr->cap.max_send_wr;
+	qp->recv_room = attr->cap.max_recv_wr;
+	qp->key = next_key++;
+	by_key[qp->key] = qp;
+	by_number[{qp->device->node, qp->qp_num}] = qp;
+	return qp;
+}
+
+int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
+{
+	Qp *qp = of(base);
+
+	sim_might_sleep("ib_modify_qp");
+	if (!(mask & IB_QP_STATE))
+		return 0;
+	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_alloc_refuse(GFP_KERNEL))
+		return -ENOMEM;
+	qp->state = attr->qp_state;
+	sim_trace("queue pair %u of node %u: state %d with %zu receives and %zu completions", qp->qp_num,
+		qp->device->node, qp->state, qp->recvs.size(), qp->recv_cq->entries.size());
+	if (qp->state == IB_QPS_ERR)
+		qp_flush(qp);
+	if (qp->state == IB_QPS_RESET) {
+		qp->sends.clear();
+		qp->launched = 0;
+		qp->attempt++;
+		qp->recvs.clear();
+		qp->deaf = false;
+	}
+	return 0;
+}
+
+void ib_destroy_qp(ib_qp *base)
+{
+	Qp *qp = of(base);
+
+	sim_might_sleep("ib_destroy_qp");
+	by_key.erase(qp->key);
+	by_number.erase({qp->device->node, qp->qp_num});
+	free_numbers[qp->device->node].push_back(qp->qp_num);
+	delete qp;
+}
+
+int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
+{
+	Qp *qp = of(base);
+
+	for (; wr; wr = wr->next) {
+		if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_ERR) {
+			*bad = wr;
+			return -EINVAL;
+		}
+		SendRequest request;
+		request.wr_id = wr->wr_id;
+		request.signaled = wr->send_flags & IB_SEND_SIGNALED;
+		request.sges.assign(wr->sg_list, wr->sg_list + wr->num_sge);
+		request.to_node = qp->to_node;
+		request.to_qp = qp->to_qp;
+		if (qp->qp_type == IB_QPT_UD) {
+			const auto *ud = container_of(wr, ib_ud_wr, wr);
+			request.to_node = ud->ah->node;
+			request.to_qp = ud->remote_qpn;
+		}
+		request.origin = std::make_shared<sim::Origin>();
+		request.origin->id = next_packet++;
+		request.origin->node = qp->device->node;
+		request.origin->epoch = sim_epoch(qp->device->node);
+		request.origin->instance = sim_instance(qp->device->node);
+		request.origin->known =
+			sim_origin(qp->context, wr, &request.origin->token, &request.origin->to);
+		if (qp->state == IB_QPS_ERR) {
+			cq_push(qp->send_cq, {wr->wr_id, IB_WC_WR_FLUSH_ERR, 0});
+			continue;
+		}
+		if (qp->sends.size() >= qp->send_room)
+			sim_fail("adapter", "more than %u work requests are posted", qp->send_room);
+		qp->sends.push_back(std::move(request));
+	}
+	if (qp->sends.size() > qp->launched && !qp->busy)
+		qp_kick(qp, 50 + sim_below(stream, 200));
+	return 0;
+}
+
+int ib_post_recv(ib_qp *base, const ib_recv_wr *wr, const ib_recv_wr **bad)
+{
+	Qp *qp = of(base);
+
+	for (; wr; wr = wr->next) {
+		if (qp->state == IB_QPS_ERR) {
+			cq_push(qp->recv_cq, {wr->wr_id, IB_WC_WR_FLUSH_ERR, 0});
+			continue;
+		}
+		if (qp->recvs.size() >= qp->recv_room) {
+			*bad = wr;
+			sim_fail("adapter", "more than %u receives are posted", qp->recv_room);
+		}
+		qp->recvs.push_back({wr->wr_id, wr->sg_list[0].addr, wr->sg_list[0].length});
+	}
+	return 0;
+}
+
+ib_ah *rdma_create_ah(ib_pd *, rdma_ah_attr *attr, int)
+{
+	if (sim_alloc_refuse(GFP_ATOMIC))
+		return static_cast<ib_ah *>(ERR_PTR(-ENOMEM));
+	auto *ah = static_cast<ib_ah *>(sim_alloc(sizeof(ib_ah), __GFP_ZERO, "address handle"));
+	if (!ah)
+		return static_cast<ib_ah *>(ERR_PTR(-ENOMEM));
+	ah->node = static_cast<u32>(sim_node_of_gid(attr->gid));
+	return ah;
+}
+
+void rdma_destroy_ah(ib_ah *ah, int)
+{
+	sim_might_sleep("rdma_destroy_ah");
+	sim_free(ah);
+}
+
+// ---- the checker of packets: see witness.c ------------------------------------------------------
+
+// A path has taken a packet: it must be of this life of both ends, undamaged, and, if it has frames, new.
+extern "C" bool sim_packet_take(
+	const void *buffer, u32 token, u32 remote_token, u64 remote_instance, bool frames)
+{
+	const Packet *packet = sim::adapter_packet(buffer);
+	if (!packet)
+		sim_fail("packet", "a packet was taken that never arrived");
+	const auto &origin = *packet->origin;
+	if (packet->damaged)
+		sim_fail(
+			"damage", "packet %llu of node %u was damaged, and is taken", origin.id, origin.node);
+	if (!origin.known || origin.instance != remote_instance)
+		sim_fail("epoch", "packet %llu is of epoch %u of node %u, and is taken in epoch %u",
+			origin.id, origin.epoch, origin.node, sim_epoch(origin.node));
+	if (origin.token != remote_token || origin.to != token)
+		sim_fail("epoch",
+			"packet %llu of node %u is of another life of its path (%x to %x), and is taken (%x "
+			"to %x)",
+			origin.id, origin.node, origin.token, origin.to, remote_token, token);
+	if (frames && packet->origin->accepted++)
+		sim_fail("twice", "packet %llu of node %u is taken twice", origin.id, origin.node);
+	sim_counts.accepted++;
+	return true;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// The adapters: queue pairs and completion queues behind the verbs of shim/rdma.h. What they send goes over
+// the wire of wire.hpp. Memory is read when a packet leaves and written when one arrives, not when it is
+// posted, and nothing is completed before its time, as with a real adapter.
+
+#pragma once
+
+#include "sim.h"
+#include "wire.hpp"
+
+#include "rdma.h"
+
+#include <functional>
+
+namespace sim
+{
+
+// The queue pair's way to RTS, taken by the connection manager.
+void adapter_connect(ib_qp *qp, u32 node, u32 remote_qp);
+
+// Some queue pair of a connection (or any) of a running node, or null.
+ib_qp *adapter_pick(bool connections_only);
+void adapter_deafen(ib_qp *qp);
+void adapter_break(ib_qp *qp);
+std::size_t adapter_left();
+
+// By whom the packet in a receive buffer was sent; for the checkers.
+const Packet *adapter_packet(const void *buffer);
+
+} // namespace sim
+
+extern "C" {
+// witness.c: who posts a work request. Return: known
+bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
+// world: how often a node has started
+u32 sim_epoch(u32 node);
+// The first half of the instance that it has now.
+u64 sim_instance(u32 node);
+}

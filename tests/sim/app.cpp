@@ -1,0 +1,618 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See app.hpp.
+
+#include "app.hpp"
+
+#include "model.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sim
+{
+
+Apps apps;
+
+namespace
+{
+
+constexpr auto stream = SIM_RANDOM_APP;
+constexpr u64 guard = 32; // bytes around each receive's buffer that nobody may touch
+constexpr u8 guard_byte = 0xc3;
+constexpr u64 large = 65536;
+constexpr u64 job_key = 0x1234;
+constexpr u64 id_salt = 0x1db0000000000000ull;
+
+u64 mix(u64 z)
+{
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+void box_step(Life *life, u64 delay);
+
+} // namespace
+
+u64 Apps::sum(const Receive &receive)
+{
+	const u64 bytes = receive.length + 2 * guard;
+	u64 sum = bytes;
+	u64 i = 0;
+	for (; i + 8 <= bytes; i += 8) {
+		u64 word;
+		std::memcpy(&word, &receive.buffer[i], 8);
+		sum = (sum ^ word) * 0x9e3779b97f4a7c15ull;
+		sum ^= sum >> 29;
+	}
+	for (; i < bytes; i++)
+		sum = (sum ^ receive.buffer[i]) * 0x100000001b3ull;
+	return sum;
+}
+
+u64 content(u64 id, u64 i)
+{
+	return i ? mix(id * 0x9e3779b97f4a7c15ull + i) : id ^ id_salt;
+}
+
+void content_fill(u8 *to, u64 id, u64 length)
+{
+	for (u64 i = 0; i * 8 < length; i++) {
+		const u64 word = content(id, i);
+		std::memcpy(to + i * 8, &word, std::min<u64>(8, length - i * 8));
+	}
+}
+
+u64 content_check(const u8 *data, u64 id, u64 length)
+{
+	for (u64 i = 0; i * 8 < length; i++) {
+		const u64 word = content(id, i);
+		if (std::memcmp(data + i * 8, &word, std::min<u64>(8, length - i * 8)))
+			return i * 8;
+	}
+	return length;
+}
+
+void step_event(void *argument)
+{
+	auto *life = static_cast<Life *>(argument);
+	apps.step(*life);
+}
+
+namespace
+{
+
+void box_step(Life *life, u64 delay)
+{
+	sim_after(delay, SIM_PROCESS, life->node, step_event, life);
+}
+
+} // namespace
+
+// ---- lives -------------------------------------------------------------------------------------
+
+void Apps::start()
+{
+	const u64 slots = sim_config.nodes * sim_config.endpoints;
+
+	left_ = sim_config.messages;
+	slot_.assign(slots, nullptr);
+	for (u32 slot = 0; slot < slots; slot++)
+		open(slot);
+}
+
+void Apps::open(u32 slot)
+{
+	auto made = std::make_unique<Life>();
+	Life &life = *made;
+	std::vector<u32> modes;
+	ibrelk_endpoint_create create{};
+
+	for (u32 mode = 1; mode < IBRELK_MODE_COUNT; mode++)
+		if (sim_config.modes & 1u << mode)
+			modes.push_back(mode);
+	life.slot = slot;
+	life.node = static_cast<u32>(slot / sim_config.endpoints);
+	life.mode = modes[sim_below(stream, modes.size())];
+	life.task.mm = &life.mm;
+	life.task.pid = 1000 + slot;
+	life.task.uid = 100;
+	life.task.memlock = sim_config.memlock_kib * 1024;
+	life.mm.users = 1;
+	life.exact = sim_chance(stream, 200'000);
+	life.slow = sim_chance(stream, 100'000) ? 1 + sim_below(stream, 100) : 1;
+	life.wrong_job = slot + sim_config.wrong_job >= sim_config.nodes * sim_config.endpoints;
+	sim_current = &life.task;
+	create.mode = life.mode;
+	sim_gid(life.node, false, create.local.gid);
+	create.local.endpoint = 100 + slot;
+	create.job_key = life.wrong_job ? job_key + 1 : job_key;
+	create.unexpected_bytes = sim_config.unexpected_kib * 1024;
+	create.sends = static_cast<u32>(sim_config.sends_max);
+	create.recvs = static_cast<u32>(sim_config.recvs_max);
+	sim_alloc_calm++;
+	life.fd = sim_ring_create(static_cast<u32>(sim_config.ring), &life.ring);
+	create.send_ring = create.recv_ring = life.fd;
+	sim_preempt_off++;
+	const long error = sim_endpoint_create(&create, &life.endpoint);
+	sim_preempt_off--;
+	sim_alloc_calm--;
+	if (error)
+		sim_fail("open", "an endpoint cannot be made: %ld", error);
+	life.addr = create.local;
+	life.open = true;
+	slot_[slot] = &life;
+	lives.push_back(std::move(made));
+	// Before anybody makes contact: who was learned by contact has another handle than who is added
+	// later.
+	sim_alloc_calm++;
+	sim_preempt_off++;
+	for (u32 other = 0; other < slot_.size() && !life.exact; other++) {
+		const bool same = other / sim_config.endpoints == life.node;
+		if (!same || sim_config.loop)
+			peer_for(life, other, same);
+	}
+	sim_preempt_off--;
+	sim_alloc_calm--;
+	sim_trace("endpoint %u of node %u opens, mode %u", life.slot, life.node, life.mode);
+	box_step(&life, sim_below(stream, 2000 * sim_config.app_us));
+}
+
+void Apps::close(Life &life)
+{
+	if (!life.open)
+		return;
+	sim_trace("endpoint %u of node %u closes", life.slot, life.node);
+	life.open = false;
+	slot_[life.slot] = nullptr;
+	sim_current = &life.task;
+	sim_endpoint_close(life.endpoint);
+}
+
+void Apps::close_random()
+{
+	auto *life = slot_[sim_below(SIM_RANDOM_FAULT, slot_.size())];
+	if (!life)
+		return;
+	const u32 slot = life->slot;
+	close(*life);
+	open(slot);
+}
+
+void Apps::node_down(u32 node)
+{
+	for (auto *life : std::vector<Life *>(slot_))
+		if (life && life->node == node) {
+			life->killed = true;
+			close(*life);
+		}
+}
+
+void Apps::node_up(u32 node)
+{
+	for (u32 slot = 0; slot < slot_.size(); slot++)
+		if (slot / sim_config.endpoints == node && !slot_[slot])
+			open(slot);
+}
+
+void Apps::drain()
+{
+	draining_ = true;
+}
+
+bool Apps::done() const
+{
+	if (left_ || !draining_)
+		return false;
+	for (const auto &[id, send] : sends) {
+		if (send->status == pending && model_ends(*send))
+			return false;
+		if (!model_arrives(*send) || send->taken)
+			continue;
+		return false;
+	}
+	return true;
+}
+
+std::string Apps::stuck() const
+{
+	for (const auto &[id, send] : sends)
+		if ((send->status == pending && model_ends(*send)) || (model_arrives(*send) && !send->taken))
+			return "message " + std::to_string(id) + " of " + std::to_string(send->length) +
+				" bytes from endpoint " + std::to_string(send->from->slot) + " to " +
+				std::to_string(send->to.slot) + ", status " + std::to_string(send->status) +
+				", tag " + std::to_string(send->tag) + (send->untagged ? " untagged" : "");
+	return left_ ? "some that were never sent" : "none";
+}
+
+void Apps::close_all()
+{
+	closing_ = true;
+	for (auto *life : std::vector<Life *>(slot_))
+		if (life)
+			close(*life);
+}
+
+void Apps::reap_all()
+{
+	for (auto &life : lives)
+		reap(*life);
+}
+
+void Apps::reap_closed()
+{
+	for (auto &life : lives)
+		if (!life->open)
+			reap(*life);
+}
+
+void Apps::shut()
+{
+	for (auto &life : lives) {
+		sim_current = &life->task;
+		sim_fd_close(life->fd);
+		life->mm.users = 0;
+	}
+}
+
+// ---- what a process does -----------------------------------------------------------------------
+
+u64 Apps::draw_length(bool may_be_big)
+{
+	const u64 payload = sim_config.mtu - 88, window = 2u << 20;
+	const u64 edges[] = {0, 1, 7, 8, 168, 169, payload, payload + 1, 2 * payload, sim_config.eager_max,
+		sim_config.eager_max + 1, 60 * payload, 60 * payload + 1, 8192, 65536};
+	u64 length;
+
+	if (may_be_big && sim_chance(stream, sim_config.big)) {
+		const u64 large[] = {
+			window - 1, window, window + 1, 2 * window, 2 * window + 1, 100'000, 1'000'000};
+		return sim_chance(stream, 500'000) ? large[sim_below(stream, std::size(large))]
+						   : 65536 + sim_below(stream, 5u << 20);
+	}
+	length = sim_chance(stream, 400'000) ? edges[sim_below(stream, std::size(edges))]
+					     : sim_below(stream, sim_config.size_max + 1);
+	if (sim_chance(stream, 300'000))
+		length = sim_below(stream, 64);
+	return std::min(length, sim_config.size_max);
+}
+
+Peer *Apps::peer_for(Life &life, u32 slot, bool loop)
+{
+	const Life *target = slot_[slot];
+	const u32 generation = life.exact && target ? target->addr.generation : 0;
+
+	if (life.exact && !target)
+		return nullptr;
+	for (auto &peer : life.peers)
+		if (peer.slot == slot && peer.loop == loop && peer.generation == generation)
+			return &peer;
+	ibrelk_addr addr{};
+	Peer peer;
+	peer.slot = slot;
+	peer.loop = loop;
+	peer.generation = generation;
+	sim_gid(static_cast<u32>(slot / sim_config.endpoints), loop, addr.gid);
+	addr.endpoint = 100 + slot;
+	addr.generation = generation;
+	if (sim_peer_add(life.endpoint, &addr, &peer.handle))
+		return nullptr;
+	life.peers.push_back(peer);
+	return &life.peers.back();
+}
+
+bool Apps::make_send(Life &life, ibrelk_command &command)
+{
+	const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
+	const bool same = slot / sim_config.endpoints == life.node;
+
+	if (!left_ || (same && !sim_config.loop))
+		return false;
+	const Peer *peer = peer_for(life, slot, same);
+	if (!peer)
+		return false;
+	auto send = std::make_unique<Send>();
+	send->id = next_id_++;
+	send->from = &life;
+	send->to = *peer;
+	send->length = draw_length(true);
+	longest_ = std::max(longest_, send->length);
+	send->untagged = sim_chance(stream, sim_config.untagged);
+	send->tag = send->untagged ? 0 : sim_below(stream, sim_config.tags) | (sim_random(stream) & 1) << 40;
+	// Where a receive may fail, or get too little, the message is known by its immediate only.
+	send->immediate = send->length < 8 || sim_config.short_buffer || sim_config.pin || sim_config.alloc ||
+		sim_config.memlock_kib < 60000 || sim_chance(stream, 500'000);
+	send->quiet = sim_chance(stream, sim_config.quiet);
+	do {
+		send->level = static_cast<u8>(sim_below(stream, 4));
+	} while (!(sim_config.levels & 1u << send->level));
+	send->order = life.streams[peer->handle]++;
+	send->buffer = static_cast<u8 *>(std::malloc(send->length + 1));
+	content_fill(send->buffer, send->id, send->length);
+	command.opcode = IBRELK_OP_SEND;
+	command.level = send->level;
+	command.flags = static_cast<u16>((send->untagged ? IBRELK_CMD_UNTAGGED : 0) |
+		(send->immediate ? IBRELK_CMD_IMMEDIATE : 0) | (send->quiet ? IBRELK_CMD_NO_SUCCESS : 0));
+	command.peer = peer->handle;
+	command.user_data = send->id;
+	command.addr = reinterpret_cast<u64>(send->buffer);
+	command.length = send->length;
+	command.tag = send->tag;
+	command.immediate = send->immediate ? send->id : 0;
+	left_--;
+	sends[send->id] = std::move(send);
+	return true;
+}
+
+bool Apps::make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged)
+{
+	auto receive = std::make_unique<Receive>();
+
+	receive->id = next_id_++;
+	receive->at = &life;
+	receive->order = life.receives;
+	receive->catch_all = catch_all;
+	receive->untagged = untagged;
+	if (!catch_all && !sim_chance(stream, sim_config.wild_source)) {
+		const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
+		const bool same = slot / sim_config.endpoints == life.node;
+		const Peer *peer = same && !sim_config.loop ? nullptr : peer_for(life, slot, same);
+		if (peer) {
+			receive->any = false;
+			receive->from = *peer;
+		}
+	}
+	if (!receive->untagged) {
+		receive->tag = sim_below(stream, sim_config.tags) | (sim_random(stream) & 1) << 40;
+		if (catch_all)
+			receive->ignore = ~0ull;
+		else if (sim_chance(stream, sim_config.wild_tag))
+			receive->ignore = sim_chance(stream, 500'000) ? ~0ull : 1ull << 40;
+	}
+	receive->length = catch_all ? longest_ : std::max<u64>(sim_config.size_max, 8);
+	if (!catch_all && sim_config.big && sim_chance(stream, sim_config.big))
+		receive->length = std::max(longest_, receive->length);
+	if (!catch_all && sim_chance(stream, sim_config.short_buffer))
+		receive->length = draw_length(true);
+	receive->buffer.reset(new u8[receive->length + 2 * guard]);
+	if (receive->length <= large) {
+		std::memset(receive->buffer.get(), guard_byte, receive->length + 2 * guard);
+	} else {
+		std::memset(receive->buffer.get(), guard_byte, guard);
+		std::memset(receive->buffer.get() + guard + receive->length, guard_byte, guard);
+	}
+	command.opcode = IBRELK_OP_RECV;
+	command.flags = receive->untagged ? IBRELK_CMD_UNTAGGED : 0;
+	command.peer = receive->any ? IBRELK_PEER_ANY : receive->from.handle;
+	command.user_data = receive->id;
+	command.addr = reinterpret_cast<u64>(receive->buffer.get() + guard);
+	command.length = receive->length;
+	command.tag = receive->tag;
+	command.ignore = receive->ignore;
+	life.receives++;
+	life.posted.push_back(receive.get());
+	receives[receive->id] = std::move(receive);
+	return true;
+}
+
+bool Apps::make_cancel(Life &life, ibrelk_command &command)
+{
+	if (life.posted.empty())
+		return false;
+	auto cancel = std::make_unique<Cancel>();
+	cancel->id = next_id_++;
+	cancel->at = &life;
+	command.opcode = IBRELK_OP_CANCEL;
+	command.user_data = cancel->id;
+	const auto *receive = life.posted[sim_below(stream, life.posted.size())];
+	command.addr = receive->id;
+	cancels[cancel->id] = std::move(cancel);
+	return true;
+}
+
+// In the end some receives of either space have to take whatever comes.
+bool Apps::make_room(Life &life, ibrelk_command &command)
+{
+	const u64 want = sim_config.recvs_max < 16 ? 1 : 4;
+	u64 catching[2] = {};
+
+	for (const auto *receive : life.posted)
+		catching[receive->untagged] += receive->catch_all;
+	const bool untagged = sim_config.untagged && catching[1] < catching[0];
+	if (catching[untagged] >= want)
+		return false;
+	return life.posted.size() < sim_config.recvs_max ? make_receive(life, command, true, untagged)
+							 : make_cancel(life, command);
+}
+
+// It was not accepted, so it never was.
+void Apps::withdraw(const ibrelk_command &command)
+{
+	if (command.opcode == IBRELK_OP_SEND) {
+		auto &send = sends[command.user_data];
+		std::free(send->buffer);
+		sends.erase(command.user_data);
+		left_++;
+	} else if (command.opcode == IBRELK_OP_RECV) {
+		auto *receive = receives[command.user_data].get();
+		auto &posted = receive->at->posted;
+		posted.erase(std::remove(posted.begin(), posted.end(), receive), posted.end());
+		receives.erase(command.user_data);
+	} else {
+		cancels.erase(command.user_data);
+	}
+}
+
+bool Apps::submit(Life &life)
+{
+	std::vector<ibrelk_command> commands;
+	const u64 want = 1 + sim_below(stream, sim_config.batch);
+	const bool late = !draining_ && sim_now() < 1'000'000'000 + sim_config.late * 1000;
+
+	for (u64 tries = 0; tries < 3 * want && commands.size() < want; tries++) {
+		ibrelk_command command{};
+		bool made;
+		if (sim_chance(stream, sim_config.cancels) && !draining_)
+			made = make_cancel(life, command);
+		else if (left_ && sim_chance(stream, 500'000))
+			made = make_send(life, command);
+		else if (late)
+			made = false;
+		else if (draining_)
+			made = commands.empty() && make_room(life, command);
+		else
+			made = life.posted.size() < 40 && life.receives < 40 + 2 * sim_config.messages &&
+				make_receive(life, command, false, sim_chance(stream, sim_config.untagged));
+		if (made)
+			commands.push_back(command);
+	}
+	if (commands.empty())
+		return false;
+	int accepted = sim_submit(life.endpoint, commands.data(), static_cast<u32>(commands.size()));
+	if (accepted < 0) {
+		if (!model_may_refuse(life, accepted))
+			sim_fail("submit", "a right command is refused: %d", accepted);
+		accepted = 0;
+	}
+	for (std::size_t i = static_cast<std::size_t>(accepted); i < commands.size(); i++)
+		withdraw(commands[i]);
+	for (int i = 0; i < accepted; i++)
+		sim_counts.messages += commands[static_cast<std::size_t>(i)].opcode == IBRELK_OP_SEND;
+	return accepted > 0;
+}
+
+void Apps::step(Life &life)
+{
+	if (!life.open)
+		return;
+	sim_current = &life.task;
+	bool busy = false;
+	if (draining_ || !sim_chance(stream, sim_config.ring_lazy))
+		busy = reap(life);
+	busy |= submit(life);
+	life.idle = busy ? 0 : life.idle + 1;
+	u64 most = 2000 * sim_config.app_us * (draining_ ? 1 : life.slow);
+	// Who has nothing to do looks less and less often.
+	if (life.idle)
+		most = std::min<u64>(std::max<u64>(most, 20'000) << std::min<u64>(life.idle, 20),
+			draining_ ? 50'000'000 : std::max<u64>(most, 2'000'000));
+	if (!closing_)
+		box_step(&life, 1 + sim_below(stream, most));
+}
+
+// ---- what it is told ---------------------------------------------------------------------------
+
+bool Apps::reap(Life &life)
+{
+	bool found = false;
+	auto *ring = life.ring;
+	const auto *entries = reinterpret_cast<const ibrelk_completion *>(
+		reinterpret_cast<const u8 *>(ring) + ring->entries_offset);
+
+	for (;;) {
+		if (ring->tail - ring->head > ring->entries)
+			sim_fail("ring", "tail %u, head %u of %u", ring->tail, ring->head, ring->entries);
+		while (ring->head != ring->tail) {
+			const ibrelk_completion completion = entries[ring->head & (ring->entries - 1)];
+			ring->head++;
+			found = true;
+			judge(life, completion);
+		}
+		if (!(ring->flags & IBRELK_RING_OVERFLOW))
+			return found;
+		sim_task *caller = sim_current;
+		sim_current = &life.task;
+		sim_ring_drain(life.fd);
+		sim_current = caller;
+	}
+}
+
+void Apps::judge(Life &life, const ibrelk_completion &completion)
+{
+	sim_note(completion.user_data << 20 ^ static_cast<u32>(completion.status) ^ sim_now() << 32);
+	sim_trace("endpoint %u: completion of %llu, opcode %u, status %d, length %llu", life.slot,
+		static_cast<u64>(completion.user_data), completion.opcode, completion.status,
+		static_cast<u64>(completion.length));
+	if (const auto it = sends.find(completion.user_data);
+		it != sends.end() && it->second->from == &life) {
+		sent(life, *it->second, completion);
+		return;
+	}
+	if (const auto it = receives.find(completion.user_data);
+		it != receives.end() && it->second->at == &life) {
+		received(life, *it->second, completion);
+		return;
+	}
+	const auto it = cancels.find(completion.user_data);
+	if (it == cancels.end() || it->second->at != &life || completion.opcode != IBRELK_OP_CANCEL)
+		sim_fail("completion", "a completion of what was never submitted: %llu",
+			static_cast<u64>(completion.user_data));
+	if (it->second->completions++)
+		sim_fail("completion", "a cancellation completes twice");
+	if ((completion.status == 0) != (completion.length > 0) || completion.length > 1 ||
+		(completion.status && completion.status != -ENOENT))
+		sim_fail("completion", "a cancellation of %llu receives with status %d",
+			static_cast<u64>(completion.length), completion.status);
+}
+
+void Apps::sent(Life &, Send &send, const ibrelk_completion &completion)
+{
+	if (send.completions++)
+		sim_fail("completion", "send %llu completes twice", send.id);
+	if (completion.opcode != IBRELK_OP_SEND || completion.length != send.length ||
+		completion.tag != send.tag || completion.peer != send.to.handle)
+		sim_fail("completion", "send %llu completes as something else", send.id);
+	if (send.quiet && !completion.status)
+		sim_fail("completion", "send %llu succeeds aloud", send.id);
+	send.status = completion.status;
+	model_sent(send);
+	// Whoever still reads it reads rubbish.
+	std::memset(send.buffer, 0xee, send.length);
+	std::free(send.buffer);
+	send.buffer = nullptr;
+}
+
+void Apps::received(Life &life, Receive &receive, const ibrelk_completion &completion)
+{
+	const u8 *data = receive.buffer.get() + guard;
+	u64 id = 0;
+
+	if (receive.completions++)
+		sim_fail("completion", "receive %llu completes twice", receive.id);
+	if (completion.opcode != IBRELK_OP_RECV)
+		sim_fail("completion", "receive %llu completes as something else", receive.id);
+	receive.status = completion.status;
+	receive.completed_at = sim_now();
+	life.posted.erase(std::remove(life.posted.begin(), life.posted.end(), &receive), life.posted.end());
+	for (u64 i = 0; i < guard; i++)
+		if (receive.buffer[i] != guard_byte ||
+			receive.buffer[receive.length + guard + i] != guard_byte)
+			sim_fail("bytes", "receive %llu wrote outside of its buffer", receive.id);
+	receive.kept = receive.length <= large;
+	if (receive.kept)
+		receive.sum = sum(receive);
+	if (completion.status == -ECANCELED) {
+		if (receive.length > large)
+			receive.buffer.reset();
+		return;
+	}
+	if (completion.flags & IBRELK_CQE_IMMEDIATE)
+		id = completion.immediate;
+	else if (!completion.status || (completion.status == -EMSGSIZE && receive.length >= 8)) {
+		std::memcpy(&id, data, sizeof(id));
+		id ^= id_salt;
+	}
+	const auto it = sends.find(id);
+	if (it == sends.end()) {
+		if (!completion.status)
+			sim_fail("bytes", "receive %llu got a message that nobody sent", receive.id);
+		return;
+	}
+	last_arrival = sim_now();
+	model_received(receive, *it->second, completion, data);
+	if (receive.length > large)
+		receive.buffer.reset();
+}
+
+} // namespace sim

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// The applications: processes that open endpoints, send and receive at random, and believe nothing.
+// Everything that they submitted and were told is kept, for the model (model.hpp) to judge in the end.
+
+#pragma once
+
+#include "module.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "process.h"
+
+namespace sim
+{
+
+struct Life;
+struct Receive;
+
+constexpr int pending = 1;
+
+// How a life knows another slot.
+struct Peer {
+	u32 handle = 0;
+	u32 slot = 0;
+	u32 generation = 0; // 0: any
+	bool loop = false;
+};
+
+struct Send {
+	u64 id = 0;
+	Life *from = nullptr;
+	Peer to;
+	u64 tag = 0;
+	bool untagged = false;
+	bool immediate = false;
+	bool quiet = false;
+	u8 level = 0;
+	u64 length = 0;
+	u64 order = 0; // of submission, in its stream: (from, handle)
+	int status = pending;
+	u32 completions = 0;
+	u8 *buffer = nullptr;
+	Receive *taken = nullptr; // by which it arrived
+	u32 arrivals = 0;
+};
+
+struct Receive {
+	u64 id = 0;
+	Life *at = nullptr;
+	bool any = true;
+	bool catch_all = false;
+	Peer from;
+	u64 tag = 0, ignore = 0;
+	bool untagged = false;
+	u64 length = 0;
+	u64 order = 0; // of posting, in its life
+	int status = pending;
+	u32 completions = 0;
+	u64 completed_at = 0;
+	std::unique_ptr<u8[]> buffer; // with guards; a large one is let go when it is complete
+	u64 sum = 0;                  // of the buffer, when it was complete, if it is kept
+	bool kept = false;
+	Send *took = nullptr;
+};
+
+struct Cancel {
+	u64 id = 0;
+	Life *at = nullptr;
+	u32 completions = 0;
+};
+
+// One life of an endpoint, and the process that has it.
+struct Life {
+	u32 slot = 0, node = 0, mode = 0;
+	sim_task task{};
+	mm_struct mm{};
+	ibr_endpoint *endpoint = nullptr;
+	ibrelk_ring_header *ring = nullptr;
+	int fd = -1;
+	ibrelk_addr addr{};
+	bool open = false;
+	bool killed = false; // its node went down
+	bool wrong_job = false;
+	bool exact = false; // knows its peers by generation
+	u64 slow = 1;
+	std::vector<Peer> peers;
+	std::vector<Receive *> posted;
+	u64 receives = 0;
+	u64 idle = 0; // steps in which nothing happened
+	std::map<u32, u64> streams;
+};
+
+class Apps
+{
+public:
+	void start();
+	// The end of the time of faults: from now on everything is to arrive.
+	void drain();
+	[[nodiscard]] bool done() const;
+	[[nodiscard]] std::string stuck() const;
+	void close_all();
+	void reap_all();
+	void reap_closed();
+	// All descriptors go.
+	void shut();
+
+	// A node goes down with all its processes, and comes back.
+	void node_down(u32 node);
+	void node_up(u32 node);
+	void close_random();
+	static u64 sum(const Receive &receive);
+
+	std::vector<std::unique_ptr<Life>> lives;
+	std::map<u64, std::unique_ptr<Send>> sends;
+	std::map<u64, std::unique_ptr<Receive>> receives;
+	std::map<u64, std::unique_ptr<Cancel>> cancels;
+	u64 last_arrival = 0;
+
+private:
+	friend void step_event(void *);
+	void open(u32 slot);
+	void close(Life &life);
+	void step(Life &life);
+	bool submit(Life &life);
+	bool reap(Life &life);
+	void judge(Life &life, const ibrelk_completion &completion);
+	void sent(Life &life, Send &send, const ibrelk_completion &completion);
+	void received(Life &life, Receive &receive, const ibrelk_completion &completion);
+	Peer *peer_for(Life &life, u32 slot, bool loop);
+	bool make_send(Life &life, ibrelk_command &command);
+	bool make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged);
+	bool make_cancel(Life &life, ibrelk_command &command);
+	bool make_room(Life &life, ibrelk_command &command);
+	void withdraw(const ibrelk_command &command);
+	u64 draw_length(bool may_be_big);
+
+	std::vector<Life *> slot_;
+	u64 left_ = 0;
+	u64 longest_ = 8;
+	u64 next_id_ = 1;
+	bool draining_ = false;
+	bool closing_ = false;
+};
+
+// Word i of what message `id` contains; a receiver knows the message by its first word, or by its immediate.
+u64 content(u64 id, u64 i);
+void content_fill(u8 *to, u64 id, u64 length);
+// Where the first difference is, or `length`.
+u64 content_check(const u8 *data, u64 id, u64 length);
+
+extern Apps apps;
+
+} // namespace sim

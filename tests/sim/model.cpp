@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See model.hpp.
+
+#include "model.hpp"
+
+#include <algorithm>
+
+namespace sim
+{
+
+namespace
+{
+
+bool native(u32 mode)
+{
+	return mode <= IBRELK_MODE_UD_NATIVE;
+}
+
+bool same_job(const Send &send)
+{
+	const u64 slots = sim_config.nodes * sim_config.endpoints;
+
+	return send.from->wrong_job == (send.to.slot + sim_config.wrong_job >= slots);
+}
+
+// Would the receive take the message, if both met?
+bool fits(const Receive &receive, const Send &send)
+{
+	if (receive.untagged != send.untagged || ((receive.tag ^ send.tag) & ~receive.ignore))
+		return false;
+	if (receive.any)
+		return true;
+	return receive.from.slot == send.from->slot && receive.from.loop == send.to.loop &&
+		(!receive.from.generation || receive.from.generation == send.from->addr.generation);
+}
+
+void check_match(const Receive &receive, const Send &send)
+{
+	// Older messages of the stream that fit went to older receives.
+	for (const auto &[id, other] : apps.sends)
+		if (other->from == send.from && other->to.handle == send.to.handle &&
+			other->order < send.order && other->taken && other->taken->at == receive.at &&
+			fits(receive, *other) && other->taken->order > receive.order)
+			sim_fail("order",
+				"receive %llu took message %llu although it was to take %llu, which %llu "
+				"took",
+				receive.id, send.id, other->id, other->taken->id);
+	// Older receives that fit were taken, or cancelled before.
+	for (const auto &[id, other] : apps.receives) {
+		if (other->at != receive.at || other->order >= receive.order || !fits(*other, send) ||
+			other->took)
+			continue;
+		// A transfer whose sender's node went down waits until something is sent to that node.
+		if ((other->status == pending && !sim_config.restarts) ||
+			(other->status == -ECANCELED && other->completed_at > receive.completed_at &&
+				other->at->open))
+			sim_fail("order",
+				"message %llu from %u (%u, tag %llx) went to receive %llu although the older "
+				"%llu "
+				"(from %d, tag %llx ignoring %llx, status %d) fits",
+				send.id, send.from->slot, send.from->addr.generation, send.tag, receive.id,
+				other->id, other->any ? -1 : static_cast<int>(other->from.slot), other->tag,
+				other->ignore, other->status);
+	}
+}
+
+// What native modes lose before something that arrived is counted.
+void check_native()
+{
+	for (const auto &life : apps.lives) {
+		std::map<u32, u64> missing;
+		if (!native(life->mode))
+			continue;
+		for (const auto &[id, send] : apps.sends) {
+			if (send->from != life.get() || send->taken || send->to.loop)
+				continue;
+			for (const auto &[other_id, later] : apps.sends)
+				if (later->from == life.get() && later->to.handle == send->to.handle &&
+					later->order > send->order && later->taken) {
+					missing[send->to.slot]++;
+					break;
+				}
+		}
+		for (const auto &[slot, count] : missing) {
+			u8 local[16], remote[16];
+			sim_gid(static_cast<u32>(slot / sim_config.endpoints), false, local);
+			sim_gid(life->node, false, remote);
+			if (sim_lost_messages(local, remote, life->mode) < count)
+				sim_fail("lost", "%llu messages are missing, and %llu counted", count,
+					sim_lost_messages(local, remote, life->mode));
+		}
+	}
+}
+
+} // namespace
+
+bool model_gentle()
+{
+	const auto &c = sim_config;
+	const u64 worst = c.faults_ms + c.partitions * c.partition_ms + c.flaps * c.flap_ms +
+		c.pauses * c.pause_ms + c.jumps * c.jump_ms +
+		1000 * (c.loss_data + c.loss_control + c.loss_one_way > 0) + c.cm_delay_us / 250;
+
+	return !c.restarts && !c.closes && !c.alloc && worst + 4000 < c.connect_timeout_ms &&
+		worst + 4000 < c.peer_timeout_ms;
+}
+
+bool model_arrives(const Send &send)
+{
+	if (native(send.from->mode) || !model_gentle() || !same_job(send))
+		return false;
+	return send.status == 0 || send.status == pending;
+}
+
+bool model_ends(const Send &send)
+{
+	const auto crashed = [](u32 slot) {
+		return sim_epoch(static_cast<u32>(slot / sim_config.endpoints)) > 1;
+	};
+
+	// What the other end has acknowledged, and is to answer one day, waits for ever if its node went down
+	// meanwhile and nothing else is sent there: found/README.
+	return !send.quiet && !crashed(send.to.slot) && !crashed(send.from->slot);
+}
+
+bool model_may_refuse(const Life &life, int error)
+{
+	switch (error) {
+	case -ENOMEM: return sim_config.alloc || sim_config.memlock_kib < 60000 || sim_config.pin;
+	case -ENODEV:
+	case -EADDRNOTAVAIL:
+	case -ENETUNREACH: return sim_config.restarts;
+	default: (void)life; return false;
+	}
+}
+
+void model_sent(Send &send)
+{
+	if (!same_job(send)) {
+		if (!send.status || (model_gentle() && send.status != -EACCES))
+			sim_fail(
+				"status", "send %llu to another job completes with %d", send.id, send.status);
+		return;
+	}
+	switch (send.status) {
+	case 0: break;
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+	case -ENODEV:
+	case -ENOMEM:
+	case -ECONNREFUSED:
+	case -EHOSTUNREACH:
+	case -ECONNABORTED:
+	case -ESTALE:
+	case -EBUSY:
+	case -EPROTO:
+	case -EOPNOTSUPP:
+		if (model_gentle())
+			sim_fail("status", "send %llu fails with %d although nothing ends its flow", send.id,
+				send.status);
+		break;
+	case -EIO:
+		if (!native(send.from->mode))
+			sim_fail(
+				"status", "send %llu fails with %d in a reliable mode", send.id, send.status);
+		break;
+	default: sim_fail("status", "send %llu fails with %d", send.id, send.status);
+	}
+	if (!send.status && send.level == IBRELK_LEVEL_MATCHED && !sim_config.pin &&
+		sim_config.memlock_kib > 60000 && sim_config.ring > 64) {
+		apps.reap_all();
+		if (!send.taken && model_gentle())
+			sim_fail("level", "send %llu is matched, and no receive has it", send.id);
+	}
+}
+
+void model_received(Receive &receive, Send &send, const ibrelk_completion &completion, const u8 *data)
+{
+	ibrelk_addr addr{};
+
+	if (receive.at->slot != send.to.slot ||
+		(send.to.generation && send.to.generation != receive.at->addr.generation))
+		sim_fail("address", "message %llu went to the wrong endpoint", send.id);
+	if (send.from->wrong_job != receive.at->wrong_job)
+		sim_fail("address", "message %llu went to another job", send.id);
+	if (!fits(receive, send))
+		sim_fail("match", "receive %llu took message %llu, which does not fit", receive.id, send.id);
+	if (completion.tag != send.tag || completion.length != send.length ||
+		!(completion.flags & IBRELK_CQE_UNTAGGED) == send.untagged ||
+		!(completion.flags & IBRELK_CQE_IMMEDIATE) == send.immediate)
+		sim_fail("envelope", "message %llu arrives with another envelope", send.id);
+	if (receive.at->open && sim_peer_query(receive.at->endpoint, completion.peer, &addr) == 0 &&
+		(addr.endpoint != send.from->addr.endpoint ||
+			(addr.generation && addr.generation != send.from->addr.generation)))
+		sim_fail("address", "message %llu seems to be from another endpoint", send.id);
+	if (!receive.any && completion.peer != receive.from.handle)
+		sim_fail("match", "receive %llu is for another source", receive.id);
+	if (send.arrivals++)
+		sim_fail("twice", "message %llu arrives twice", send.id);
+	send.taken = &receive;
+	receive.took = &send;
+	switch (completion.status) {
+	case 0:
+	case -EMSGSIZE: {
+		const u64 length = std::min(send.length, receive.length);
+		if ((completion.status == -EMSGSIZE) != (send.length > receive.length))
+			sim_fail("status", "receive %llu of %llu bytes took %llu with status %d", receive.id,
+				receive.length, send.length, completion.status);
+		const u64 same = content_check(data, send.id, length);
+		if (same < length)
+			sim_fail("bytes", "message %llu of %llu bytes differs from byte %llu on", send.id,
+				send.length, same);
+		sim_counts.delivered++;
+		sim_counts.bytes += length;
+		break;
+	}
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+	case -ENODEV:
+	case -ENOMEM:
+	case -EFAULT:
+		if (model_gentle())
+			sim_fail("status", "receive %llu fails with %d although nothing ends its flow",
+				receive.id, completion.status);
+		break;
+	default: sim_fail("status", "receive %llu fails with %d", receive.id, completion.status);
+	}
+}
+
+void model_check()
+{
+	for (const auto &[id, send] : apps.sends) {
+		if (send->taken)
+			check_match(*send->taken, *send);
+		else if (model_arrives(*send))
+			sim_fail("progress", "message %llu does not arrive", send->id);
+	}
+	if (model_gentle())
+		check_native();
+}
+
+void model_check_closed()
+{
+	for (const auto &[id, send] : apps.sends)
+		if (!send->completions && !send->quiet)
+			sim_fail("completion", "send %llu never completes", send->id);
+	for (const auto &[id, receive] : apps.receives) {
+		if (!receive->completions)
+			sim_fail("completion", "receive %llu never completes", receive->id);
+		if (receive->kept && apps.sum(*receive) != receive->sum)
+			sim_fail("bytes", "the buffer of receive %llu was written after its completion",
+				receive->id);
+	}
+	for (const auto &[id, cancel] : apps.cancels)
+		if (!cancel->completions)
+			sim_fail("completion", "a cancellation never completes");
+	for (const auto &life : apps.lives)
+		if (life->mm.count)
+			sim_fail("leak", "an address space has %d references left", life->mm.count);
+}
+
+} // namespace sim

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * See module.h. All nodes live in one module, told apart by their addresses; what is the module's alone, its
+ * instance, is exchanged whenever another node's turn comes.
+ */
+#include "module.h"
+#include "command.h"
+#include "endpoint.h"
+#include "path.h"
+#include "ring.h"
+#include "params.h"
+#include "shim.h"
+
+extern int (*const sim_module_init)(void);
+extern void (*const sim_module_exit)(void);
+
+#define PARAMS(X) X(window_pkts) X(rto_min_us) X(ud_recv_depth) X(peer_timeout_ms) X(connect_timeout_ms) X(linger_ms)
+#define X(name) extern void *const sim_param_##name;
+PARAMS(X)
+#undef X
+extern void *const sim_param_bounce_max_mib;
+extern bool ibr_aggregate;
+
+struct node {
+	struct ib_device device;
+	struct ib_gid_attr attr;
+	u8 instance[16];
+	u32 epoch;
+};
+
+static struct node nodes[SIM_NODES_MAX];
+static struct ib_client *client;
+
+/* ---- parts of the module that are not simulated ---- */
+
+int ibr_chardev_init(void);
+void ibr_chardev_exit(void);
+
+int ibr_chardev_init(void)
+{
+	return 0;
+}
+
+void ibr_chardev_exit(void)
+{
+}
+
+/* ---- the module and its nodes ---- */
+
+void sim_set_linger(u32 ms)
+{
+	*(unsigned int *)sim_param_linger_ms = ms;
+}
+
+void sim_module_load(void)
+{
+#define X(name) *(unsigned int *)sim_param_##name = (unsigned int)sim_config.name;
+	PARAMS(X)
+#undef X
+	/* Many nodes share it here. */
+	*(unsigned int *)sim_param_bounce_max_mib = 8192;
+	ibr_aggregate = sim_config.aggregate;
+	ibr_eager_max = (unsigned int)sim_config.eager_max;
+	ibr_allow_native = true;
+	/* Another node's address looks like one of the module's own, but shall be reached by the wire. */
+	ibr_loopback = false;
+	if (sim_module_init())
+		sim_fail("load", "the module does not load");
+}
+
+void sim_module_unload(void)
+{
+	sim_module_exit();
+}
+
+int ib_register_client(struct ib_client *c)
+{
+	client = c;
+	return 0;
+}
+
+void ib_unregister_client(struct ib_client *c)
+{
+	client = NULL;
+}
+
+void sim_gid(u32 node, bool loop, u8 gid[16])
+{
+	memset(gid, 0, 16);
+	gid[10] = 0xff;
+	gid[11] = 0xff;
+	gid[12] = loop ? 127 : 10;
+	gid[15] = node + 1;
+}
+
+int sim_node_of_gid(const u8 *gid)
+{
+	int node = gid[15] - 1;
+
+	return node < 0 || (u64)node >= sim_config.nodes ? -1 : node;
+}
+
+u32 sim_epoch(u32 node)
+{
+	return nodes[node].epoch;
+}
+
+u64 sim_instance(u32 node)
+{
+	u64 half;
+
+	memcpy(&half, nodes[node].instance, sizeof(half));
+	return half;
+}
+
+struct ib_device *sim_device(u32 node);
+
+struct ib_device *sim_device(u32 node)
+{
+	return &nodes[node].device;
+}
+
+void sim_switch_node(u32 node)
+{
+	memcpy(ibr_instance, nodes[node].instance, sizeof(ibr_instance));
+}
+
+void sim_node_start(u32 node)
+{
+	struct node *n = &nodes[node];
+
+	snprintf(n->device.dev.name, sizeof(n->device.dev.name), "node%u", node % 1000);
+	n->device.attrs.max_qp_wr = 16384;
+	n->device.phys_port_cnt = 1;
+	n->device.node = node;
+	sim_gid(node, false, n->attr.gid.raw);
+	n->attr.gid_type = IB_GID_TYPE_ROCE_UDP_ENCAP;
+	get_random_bytes(n->instance, sizeof(n->instance));
+	n->epoch++;
+	sim_switch_node(node);
+	sim_alloc_calm++;
+	if (client->add(&n->device))
+		sim_fail("load", "the module does not take a device");
+	sim_alloc_calm--;
+}
+
+void sim_node_stop(u32 node)
+{
+	client->remove(&nodes[node].device, nodes[node].device.client_data);
+}
+
+int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr)
+{
+	attr->active_mtu = sim_config.mtu >= 4096 ? IB_MTU_4096 : sim_config.mtu >= 2048 ? IB_MTU_2048 :
+			   sim_config.mtu >= 1024 ? IB_MTU_1024 : sim_config.mtu >= 512 ? IB_MTU_512 : IB_MTU_256;
+	attr->state = IB_PORT_ACTIVE;
+	attr->gid_tbl_len = 1;
+	return 0;
+}
+
+const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u32 index)
+{
+	return &nodes[device->node].attr;
+}
+
+/* ---- descriptors ---- */
+
+int sim_ring_create(u32 entries, struct ibrelk_ring_header **header)
+{
+	struct ibrelk_ring_create create = { .entries = entries };
+	struct file *file = ibr_ring_create(&create);
+	struct ibr_ring *ring;
+	int fd;
+
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	fd = sim_fd_install(file);
+	ring = ibr_ring_get_fd(fd);
+	*header = ibr_ring_header(ring);
+	ibr_ring_put(ring);
+	return fd;
+}
+
+void sim_ring_drain(int fd)
+{
+	struct ibrelk_ring_wait wait = { .count = 1 };
+	struct file *file = fget(fd);
+
+	file->f_op->unlocked_ioctl(file, IBRELK_IOC_RING_WAIT, (unsigned long)&wait);
+	fput(file);
+}
+
+long sim_endpoint_create(struct ibrelk_endpoint_create *create, struct ibr_endpoint **endpoint)
+{
+	struct ibr_endpoint *made = ibr_endpoint_create(create);
+
+	if (IS_ERR(made))
+		return PTR_ERR(made);
+	*endpoint = made;
+	return 0;
+}
+
+void sim_endpoint_close(struct ibr_endpoint *endpoint)
+{
+	ibr_endpoint_close(endpoint);
+}
+
+int sim_peer_add(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr, u32 *handle)
+{
+	struct ibrelk_peer peer = { .addr = *addr };
+	int ret = ibr_endpoint_peer_add(endpoint, &peer);
+
+	*handle = peer.handle;
+	return ret;
+}
+
+int sim_peer_query(struct ibr_endpoint *endpoint, u32 handle, struct ibrelk_addr *addr)
+{
+	struct ibrelk_peer peer = { .handle = handle };
+	int ret = ibr_endpoint_peer_query(endpoint, &peer);
+
+	*addr = peer.addr;
+	return ret;
+}
+
+int sim_submit(struct ibr_endpoint *endpoint, const struct ibrelk_command *commands, u32 count)
+{
+	return ibr_command_batch(endpoint, commands, count);
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See run.hpp.
+
+#include "run.hpp"
+
+#include "adapter.hpp"
+#include "app.hpp"
+#include "model.hpp"
+#include "module.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct sim_config sim_config;
+bool sim_troubled;
+bool sim_tracing;
+struct sim_counts sim_counts;
+u64 sim_fingerprint = 0xcbf29ce484222325ull;
+
+namespace
+{
+
+constexpr u64 ms = 1'000'000;
+constexpr u64 limit_cpu_s = 20;
+constexpr u64 drain_limit_ns = 100'000 * ms;
+constexpr u64 settle_ns = 3'000 * ms;
+
+// What the child tells the parent.
+struct Shared {
+	char check[64];
+	struct sim_counts counts;
+	u64 fingerprint;
+	u64 virtual_ns;
+	bool failed;
+	bool finished;
+};
+
+Shared *shared;
+
+void publish()
+{
+	if (!shared)
+		return;
+	shared->counts = sim_counts;
+	shared->fingerprint = sim_fingerprint;
+	shared->virtual_ns = sim_now();
+}
+
+} // namespace
+
+void sim_fail(const char *check, const char *format, ...)
+{
+	va_list arguments;
+
+	std::fflush(stdout);
+	std::fprintf(stderr, "FAILED %s at %llu ns: ", check, sim_now());
+	va_start(arguments, format);
+	std::vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	std::fputc('\n', stderr);
+	if (sim_tracing || !std::strcmp(check, "progress"))
+		sim_describe();
+	if (shared) {
+		std::snprintf(shared->check, sizeof(shared->check), "%s", check);
+		shared->failed = true;
+		publish();
+	}
+	std::fflush(stderr);
+	if (sim_tracing)
+		std::abort();
+	_exit(1);
+}
+
+#undef sim_trace
+void sim_trace(const char *format, ...)
+{
+	va_list arguments;
+
+	std::fprintf(stderr, "%14.6f %2u ", static_cast<double>(sim_now() - 1'000'000'000) / 1e6, sim_node());
+	va_start(arguments, format);
+	std::vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	std::fputc('\n', stderr);
+}
+#define sim_trace(...) \
+	do { \
+		if (__builtin_expect(sim_tracing, 0)) \
+			(sim_trace)(__VA_ARGS__); \
+	} while (0)
+
+void sim_note(u64 value)
+{
+	sim_fingerprint = (sim_fingerprint ^ value) * 0x100000001b3ull;
+	sim_fingerprint ^= sim_fingerprint >> 31;
+}
+
+namespace
+{
+
+constexpr auto stream = SIM_RANDOM_FAULT;
+u64 checks_until;
+u64 healed_at;
+
+u32 any_node()
+{
+	return static_cast<u32>(sim_below(stream, sim_config.nodes));
+}
+
+u64 any_ns(u64 most_ms)
+{
+	return 1 + sim_below(stream, most_ms * ms);
+}
+
+void partition(void *)
+{
+	if (!sim_troubled)
+		return;
+	const u64 until = sim_now() + any_ns(sim_config.partition_ms);
+	const u64 side = sim_random(stream);
+	const bool one_way = sim_chance(stream, 500'000);
+	sim_trace("partition %llx%s for %llu us", side & 0xff, one_way ? " one way" : "",
+		(until - sim_now()) / 1000);
+	for (u32 from = 0; from < sim_config.nodes; from++)
+		for (u32 to = 0; to < sim_config.nodes; to++)
+			if ((side >> from & 1) != (side >> to & 1) && (!one_way || side >> from & 1))
+				sim::wire.cut(from, to, until);
+}
+
+void flap(void *)
+{
+	if (!sim_troubled)
+		return;
+	const u32 node = any_node();
+	const u64 length = any_ns(sim_config.flap_ms);
+	sim_trace("link of node %u down for %llu us", node, length / 1000);
+	sim::wire.down(node, sim_now() + length);
+}
+
+void wedge(void *)
+{
+	ib_qp *qp = sim_troubled ? sim::adapter_pick(true) : nullptr;
+	if (qp)
+		sim::adapter_deafen(qp);
+}
+
+void qp_error(void *)
+{
+	ib_qp *qp = sim_troubled ? sim::adapter_pick(false) : nullptr;
+	if (qp)
+		sim::adapter_break(qp);
+}
+
+void pause(void *)
+{
+	if (!sim_troubled)
+		return;
+	const u32 node = any_node();
+	const u64 length = any_ns(sim_config.pause_ms);
+	sim_trace("node %u stands still for %llu us", node, length / 1000);
+	sim_pause_node(node, sim_now() + length);
+}
+
+void jump(void *)
+{
+	if (!sim_troubled)
+		return;
+	const u64 length = any_ns(sim_config.jump_ms);
+	sim_trace("the clock jumps by %llu us", length / 1000);
+	sim_jump(length);
+}
+
+void close_one(void *)
+{
+	if (sim_troubled)
+		sim::apps.close_random();
+}
+
+bool node_is_down[SIM_NODES_MAX];
+
+void boot(void *argument)
+{
+	const u32 node = static_cast<u32>(reinterpret_cast<u64>(argument));
+
+	sim_trace("node %u comes back", node);
+	sim::wire.dead(node, false);
+	sim_node_start(node);
+	node_is_down[node] = false;
+	sim::apps.node_up(node);
+}
+
+// A crash says good-bye to nobody; a module that is removed does.
+void restart(void *argument)
+{
+	const u32 node = sim_node();
+	const bool crash = sim_chance(stream, 700'000);
+
+	(void)argument;
+	if (!sim_troubled || node_is_down[node])
+		return;
+	sim_trace("node %u %s", node, crash ? "crashes" : "goes down");
+	node_is_down[node] = true;
+	sim::wire.dead(node, crash);
+	sim_set_linger(0);
+	sim::apps.node_down(node);
+	sim_node_stop(node);
+	sim_set_linger(static_cast<u32>(sim_config.linger_ms));
+	sim_after(any_ns(200), SIM_ADMIN, node, boot, reinterpret_cast<void *>(u64{node}));
+}
+
+void check(void *)
+{
+	sim_check_all();
+	for (const auto &life : sim::apps.lives)
+		if (life->open)
+			sim_check_endpoint(life->endpoint);
+	// Less and less often when nothing happens any more.
+	const u64 most = healed_at ? (sim_now() - healed_at) / 8 : sim_config.faults_ms * ms / 20;
+	if (sim_now() < checks_until)
+		sim_after(20'000 + sim_below(stream, most + 1), SIM_ADMIN, 0, check, nullptr);
+}
+
+void schedule(u64 count, void (*fault)(void *))
+{
+	while (count--)
+		sim_after(
+			sim_below(stream, sim_config.faults_ms * ms), SIM_ADMIN, any_node(), fault, nullptr);
+}
+
+void enter(u32 node, void (*function)())
+{
+	sim_enter(SIM_ADMIN, node, 0);
+	function();
+	sim_leave();
+}
+
+bool all_up()
+{
+	for (u32 node = 0; node < sim_config.nodes; node++)
+		if (node_is_down[node])
+			return false;
+	return true;
+}
+
+void run(u64 seed)
+{
+	sim_seed(seed);
+	enter(0, sim_module_load);
+	for (u32 node = 0; node < sim_config.nodes; node++) {
+		sim_enter(SIM_ADMIN, node, 0);
+		sim_node_start(node);
+		sim_leave();
+	}
+	enter(0, [] { sim::apps.start(); });
+
+	const u64 begin = sim_now();
+	sim_troubled = true;
+	checks_until = ~0ull;
+	schedule(sim_config.partitions, partition);
+	schedule(sim_config.flaps, flap);
+	schedule(sim_config.wedges, wedge);
+	schedule(sim_config.qp_errors, qp_error);
+	schedule(sim_config.pauses, pause);
+	schedule(sim_config.jumps, jump);
+	schedule(sim_config.closes, close_one);
+	schedule(sim_config.restarts, restart);
+	sim_after(1000, SIM_ADMIN, 0, check, nullptr);
+	sim_run(begin + sim_config.faults_ms * ms);
+
+	// From now on the world is perfect, and everything has to come to its end.
+	sim_trace("no more faults");
+	sim_troubled = false;
+	sim::wire.heal();
+	sim::apps.drain();
+	const u64 healed = healed_at = sim_now();
+	while (!sim::apps.done() || !all_up()) {
+		if (sim_now() > healed + drain_limit_ns)
+			sim_fail("progress", "still under way: %s", sim::apps.stuck().c_str());
+		sim_run(sim_now() + (sim_now() - healed < 20 * ms ? ms / 2 : 20 * ms));
+		enter(0, [] { sim::apps.reap_closed(); });
+	}
+	sim_run(sim_now() + settle_ns);
+	checks_until = 0;
+	enter(0, [] { sim::apps.reap_all(); });
+	enter(0, [] { check(nullptr); });
+	if (sim::model_gentle())
+		sim_check_quiet();
+	sim::model_check();
+
+	enter(0, [] { sim::apps.close_all(); });
+	sim_run(sim_now() + (sim_config.linger_ms + 2000) * ms);
+	enter(0, [] { sim::apps.reap_all(); });
+	enter(0, [] { sim::apps.shut(); });
+	sim_run(sim_now() + 100 * ms);
+	for (u32 node = 0; node < sim_config.nodes; node++) {
+		sim_enter(SIM_ADMIN, node, 0);
+		sim_node_stop(node);
+		sim_leave();
+	}
+	sim_run(sim_now() + 100 * ms);
+	enter(0, sim_module_unload);
+	sim_run(sim_now() + 100 * ms);
+	sim_rcu_flush();
+	sim::model_check_closed();
+	s64 pinned = 0;
+	for (const auto &life : sim::apps.lives)
+		pinned += life->mm.pages;
+	if (pinned != sim_unpinned())
+		sim_fail("leak", "%lld pages were pinned, and %lld let go", pinned, sim_unpinned());
+	if (sim::adapter_left() || sim_cm_left())
+		sim_fail("leak", "%zu queue pairs and %llu conversations are left", sim::adapter_left(),
+			sim_cm_left());
+	sim_alloc_check();
+}
+
+// What it was that crashed, in a word or two.
+std::string crash_name(const std::string &report, int status)
+{
+	for (const char *mark : {"WARN: ", "ERROR: AddressSanitizer: ", "runtime error: "}) {
+		const auto at = report.find(mark);
+		if (at == std::string::npos)
+			continue;
+		const auto line = report.rfind('\n', at) + 1;
+		auto text = report.substr(line, report.find('\n', at) - line);
+		if (*mark == 'E')
+			text = report.substr(at, report.find(' ', at + std::strlen(mark)) - at);
+		return text.substr(0, 100);
+	}
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL
+			? "hang"
+			: strsignal(WTERMSIG(status));
+	return "exit " + std::to_string(WEXITSTATUS(status));
+}
+
+} // namespace
+
+namespace sim
+{
+
+Outcome run_apart(u64 seed, const struct sim_config &config, bool tracing)
+{
+	Outcome outcome;
+	const int log = memfd_create("log", 0);
+
+	if (!shared)
+		shared = static_cast<Shared *>(mmap(
+			nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	*shared = {};
+	std::fflush(stdout);
+	const pid_t child = fork();
+	if (!child) {
+		const rlimit limit{limit_cpu_s, limit_cpu_s + 5};
+		setrlimit(RLIMIT_CPU, &limit);
+		if (!tracing)
+			dup2(log, 2);
+		sim_tracing = tracing;
+		::sim_config = config;
+		run(seed);
+		publish();
+		shared->finished = true;
+		_exit(0);
+	}
+	int status = 0;
+	waitpid(child, &status, 0);
+	outcome.counts = shared->counts;
+	outcome.fingerprint = shared->fingerprint;
+	outcome.virtual_ns = shared->virtual_ns;
+	char buffer[4096];
+	for (off_t at = 0;;) {
+		const auto got = pread(log, buffer, sizeof(buffer), at);
+		if (got <= 0)
+			break;
+		outcome.report.append(buffer, static_cast<std::size_t>(got));
+		at += got;
+	}
+	::close(log);
+	if (shared->failed)
+		outcome.check = shared->check;
+	else if (!shared->finished)
+		outcome.check = crash_name(outcome.report, status);
+	outcome.failed = !outcome.check.empty();
+	return outcome;
+}
+
+} // namespace sim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// See shrink.hpp.
+
+#include "shrink.hpp"
+
+namespace sim
+{
+
+namespace
+{
+
+constexpr int runs_max = 600;
+
+} // namespace
+
+Shrunk shrink(u64 seed, const struct sim_config &config, const Outcome &outcome)
+{
+	const struct sim_config usual = config_usual();
+	Shrunk best{config, outcome};
+	int runs = 0;
+	bool better = true;
+
+	const auto try_value = [&](u64 sim_config::*member, u64 value) {
+		if (best.config.*member == value || runs >= runs_max)
+			return false;
+		struct sim_config smaller = best.config;
+		smaller.*member = value;
+		runs++;
+		auto result = run_apart(seed, smaller, false);
+		if (!result.failed || result.check != outcome.check)
+			return false;
+		best = {smaller, std::move(result)};
+		return true;
+	};
+	while (better) {
+		better = false;
+		for (auto fault : config_faults())
+			better |= try_value(fault, 0);
+		for (auto member : config_members())
+			better |= try_value(member, usual.*member);
+		for (auto member : {&sim_config::messages, &sim_config::nodes, &sim_config::endpoints,
+			     &sim_config::size_max, &sim_config::faults_ms})
+			while (best.config.*member > (member == &sim_config::nodes ? 2u : 1u) &&
+				(try_value(member, best.config.*member / 2) ||
+					try_value(member, best.config.*member - 1)))
+				better = true;
+	}
+	return best;
+}
+
+} // namespace sim

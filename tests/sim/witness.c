@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Checkers that look inside the module: which packets it takes, and whether its queues, credits and timers are as
+ * they must be. They read, and never change, what they look at.
+ */
+#include "module.h"
+#include "drive.h"
+#include "flow.h"
+#include "path.h"
+#include "params.h"
+#include "reliability/seq.h"
+#include "shim.h"
+#include "transport/transport.h"
+#include "transport/verbs.h"
+
+#define PATHS_MAX	4096
+#define AHEAD_MAX	4096
+
+static struct ibr_path *paths[PATHS_MAX];
+static u32 path_count;
+
+/* ---- which paths there are ---- */
+
+void __real_ibr_drive_init(struct ibr_path *path);
+void __wrap_ibr_drive_init(struct ibr_path *path);
+
+void __wrap_ibr_drive_init(struct ibr_path *path)
+{
+	if (path_count == PATHS_MAX)
+		sim_fail("shim", "too many paths");
+	paths[path_count++] = path;
+	__real_ibr_drive_init(path);
+}
+
+void sim_forget(const void *object)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		if (paths[i] == object) {
+			paths[i] = paths[--path_count];
+			return;
+		}
+}
+
+/* ---- which packets are taken ---- */
+
+bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
+/* C++: see adapter.cpp */
+bool sim_packet_take(const void *packet, u32 token, u32 remote_token, u64 remote_instance, bool frames);
+
+bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to)
+{
+	const struct ibr_send_slot *slot = container_of(wr, struct ibr_send_slot, wr.wr);
+	const struct ibr_qp *qp = context;
+	const struct ibr_path *path = qp->path ? qp->path : slot->dest ? slot->dest->path : NULL;
+
+	if (!path)
+		return false;
+	*token = path->token;
+	*to = path->remote.token;
+	return true;
+}
+
+void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
+void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
+
+void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
+{
+	u64 frames = path->counters.rx_segments, control = path->rel.stats.acks_received;
+	u64 duplicates = path->counters.rx_duplicates, lives = path->counters.lives;
+	bool took_frames;
+	u64 instance;
+
+	__real_ibr_path_receive(path, packet, length);
+	took_frames = path->counters.rx_segments != frames;
+	if (path->counters.lives != lives || path->transport == &ibr_transport_loop)
+		return;
+	memcpy(&instance, path->remote.instance, sizeof(instance));
+	if (took_frames || path->rel.stats.acks_received != control)
+		sim_packet_take(packet, path->token, path->remote.token, instance, took_frames);
+	else if (path->counters.rx_duplicates == duplicates)
+		sim_counts.rejected_old++;
+}
+
+/* ---- what must hold at any time ---- */
+
+static u32 count_list(const struct list_head *head)
+{
+	const struct list_head *entry;
+	u32 count = 0;
+
+	list_for_each(entry, head)
+		count++;
+	return count;
+}
+
+static u64 path_memory(const struct ibr_path *path)
+{
+	const struct rel_sender *sender = &path->rel.sender;
+	const struct ibr_frag *frag;
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < REL_SPAN_MAX; i++) {
+		if (!rel_bits_test(&sender->flight, i))
+			continue;
+		frag = path->rel.ring[(sender->floor + i) % REL_SPAN_MAX].cookie;
+		for (; frag; frag = frag->next)
+			bytes += frag->payload_len;
+	}
+	return bytes;
+}
+
+static void check_inflow(const struct ibr_inflow *flow)
+{
+	const struct ibr_message *message;
+	u32 count = 0, last = flow->next - 1;
+
+	if (flow->grant != flow->limit - flow->spent + flow->waiting_cost)
+		sim_fail("credit", "inflow %u: granted %llu, but limit %llu - spent %llu + waiting %llu", flow->h.id,
+			 flow->grant, flow->limit, flow->spent, flow->waiting_cost);
+	if (flow->grant > IBR_GRANT_MAX || flow->waiting_cost > flow->grant)
+		sim_fail("bound", "inflow %u: grant %llu, waiting %llu", flow->h.id, flow->grant, flow->waiting_cost);
+	if (flow->headers_waiting > flow->headers || flow->headers > IBR_SENDS_MAX)
+		sim_fail("bound", "inflow %u: %u headers wait, %u may", flow->h.id, flow->headers_waiting,
+			 flow->headers);
+	list_for_each_entry(message, &flow->early, link) {
+		if (!rel_seq_after(message->sequence, last))
+			sim_fail("order", "inflow %u: early messages are not in order", flow->h.id);
+		last = message->sequence;
+		count++;
+	}
+	if (count > AHEAD_MAX + 1)
+		sim_fail("bound", "inflow %u: %u messages wait for their turn", flow->h.id, count);
+}
+
+static void check_outflow(const struct ibr_outflow *flow)
+{
+	if (flow->state == IBR_OUTFLOW_CLOSED)
+		sim_fail("state", "a closed outflow is on its path");
+	if (flow->cost > flow->limit)
+		sim_fail("credit", "outflow %u spent %llu of %llu", flow->h.id, flow->cost, flow->limit);
+	if (flow->state == IBR_OUTFLOW_OPEN && (s32)(flow->announce_limit - flow->announced) < 0)
+		sim_fail("credit", "outflow %u announced %u of %u", flow->h.id, flow->announced, flow->announce_limit);
+	if ((u32)atomic_read(&flow->endpoint->sends) > flow->endpoint->sends_max)
+		sim_fail("bound", "an endpoint has %d sends", atomic_read(&flow->endpoint->sends));
+	if (flow->state == IBR_OUTFLOW_OPENING && !list_empty(&flow->sent))
+		sim_fail("state", "outflow %u has sent before it is open", flow->h.id);
+}
+
+static void check_path(const struct ibr_path *path)
+{
+	const struct rel_conn *rel = &path->rel;
+	const struct ibr_outflow *out;
+	const struct ibr_inflow *in;
+	u32 outs = 0, ins = 0;
+
+	if (path->lock.lock.held)
+		sim_fail("shim", "a path is checked while it is locked");
+	if (path->queue != count_list(&path->control) + count_list(&path->repeat))
+		sim_fail("count", "path: %u fragments wait, counted %u", count_list(&path->control) +
+			 count_list(&path->repeat), path->queue);
+	list_for_each_entry(out, &path->outflows, on_path) {
+		check_outflow(out);
+		outs++;
+	}
+	list_for_each_entry(in, &path->inflows, on_path) {
+		check_inflow(in);
+		ins++;
+	}
+	if (ins != path->inflow_count || ins + outs != path->flow_count || ins > IBR_INFLOWS_MAX)
+		sim_fail("count", "path: %u inflows and %u outflows, counted %u and %u", ins, outs, path->inflow_count,
+			 path->flow_count);
+	if (!path->established) {
+		if (path->memory)
+			sim_fail("count", "path: %llu bytes in flight without a peer", path->memory);
+		return;
+	}
+	if (rel_in_flight(rel) > rel->config.window_pkts)
+		sim_fail("bound", "path: %u packets in flight", rel_in_flight(rel));
+	if (rel->sender.next - rel->sender.floor > REL_SPAN_MAX)
+		sim_fail("bound", "path: numbers %u to %u", rel->sender.floor, rel->sender.next);
+	if (!path->native && rel_seq_after(rel->sender.next, rel->credit.limit))
+		sim_fail("credit", "path: sent up to %u, but may only to %u", rel->sender.next, rel->credit.limit);
+	if (path->memory != path_memory(path))
+		sim_fail("count", "path: %llu bytes in flight, counted %llu", path_memory(path), path->memory);
+	/* Whatever the engine waits for, something will wake it up. */
+	if (!path->removed && rel_next_timeout(rel) != REL_TIME_NEVER && !path->timer.timer.id)
+		sim_fail("timer", "path: the engine waits for %llu, and no timer runs", rel_next_timeout(rel));
+	if (!path->removed && path->starved && !path->timer.timer.id)
+		sim_fail("timer", "path: starved, and no timer runs");
+}
+
+void sim_check_all(void)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		check_path(paths[i]);
+}
+
+void sim_check_endpoint(const struct ibr_endpoint *endpoint)
+{
+	const struct match_message *match;
+	const struct ibr_message *message;
+	const struct ibr_inflow *flow;
+	u64 bytes = 0, granted = 0;
+	u32 space, count = 0, sources = 0, i;
+
+	for (space = 0; space < MATCH_SPACES; space++)
+		list_for_each_entry(match, &endpoint->match.message_all[space], links.all) {
+			message = container_of(match, struct ibr_message, match);
+			if (!message->rts)
+				bytes += ibr_message_cost(message->length);
+			count++;
+		}
+	if (count != endpoint->match.messages)
+		sim_fail("count", "endpoint %u: %u messages wait, counted %u", endpoint->id, count,
+			 endpoint->match.messages);
+	if (bytes != endpoint->unexpected_bytes || bytes > endpoint->unexpected_max)
+		sim_fail("bound", "endpoint %u: %llu bytes wait, counted %llu of %llu", endpoint->id, bytes,
+			 endpoint->unexpected_bytes, endpoint->unexpected_max);
+	if (endpoint->unexpected_granted > endpoint->unexpected_max)
+		sim_fail("credit", "endpoint %u: granted %llu of %llu", endpoint->id, endpoint->unexpected_granted,
+			 endpoint->unexpected_max);
+	if (endpoint->headers_granted > IBR_HEADERS_MAX || endpoint->sources > IBR_SOURCES_MAX)
+		sim_fail("bound", "endpoint %u: %u headers granted, %u sources", endpoint->id,
+			 endpoint->headers_granted, endpoint->sources);
+	if ((u32)atomic_read(&endpoint->recvs) > endpoint->recvs_max ||
+	    endpoint->match.recvs > (u32)atomic_read(&endpoint->recvs))
+		sim_fail("bound", "endpoint %u: %u receives, %d outstanding", endpoint->id, endpoint->match.recvs,
+			 atomic_read(&endpoint->recvs));
+	for (i = 0; i < path_count; i++)
+		list_for_each_entry(flow, &paths[i]->inflows, on_path)
+			if (flow->endpoint == endpoint) {
+				granted += flow->grant;
+				sources++;
+			}
+	/* Flows that are over keep what their messages occupy. */
+	if (granted > endpoint->unexpected_granted || (sources == endpoint->sources &&
+						       granted != endpoint->unexpected_granted))
+		sim_fail("credit", "endpoint %u: %u of %u flows have %llu, counted %llu", endpoint->id, sources,
+			 endpoint->sources, granted, endpoint->unexpected_granted);
+}
+
+/* ---- what must hold when nothing is under way ---- */
+
+static const struct ibr_path *path_back(const struct ibr_path *path)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		if (paths[i]->key.mode == path->key.mode && !paths[i]->removed &&
+		    !memcmp(paths[i]->key.local_gid, path->key.remote_gid, 16) &&
+		    !memcmp(paths[i]->key.remote_gid, path->key.local_gid, 16))
+			return paths[i];
+	return NULL;
+}
+
+/* Both ends of a flow agree on what was sent, and what may be. */
+static void check_ends(const struct ibr_outflow *out, const struct ibr_path *back)
+{
+	const struct ibr_inflow *in;
+
+	list_for_each_entry(in, &back->inflows, on_path) {
+		if (in->h.id != out->remote_handle)
+			continue;
+		if (out->limit > in->limit)
+			sim_fail("credit", "the sender believes in a limit of %llu, the receiver in %llu", out->limit,
+				 in->limit);
+		if (!back->native && (out->cost != in->spent || out->sequence != in->next ||
+				      out->limit != in->advertised || out->announced != in->announced ||
+				      out->announce_limit != in->announce_told))
+			sim_fail("credit", "cost %llu/%llu, messages %u/%u, limit %llu/%llu, announced %u/%u of %u/%u",
+				 out->cost, in->spent, out->sequence, in->next, out->limit, in->advertised,
+				 out->announced, in->announced, out->announce_limit, in->announce_told);
+		return;
+	}
+	sim_fail("state", "an open flow has no other end");
+}
+
+void sim_check_quiet(void)
+{
+	const struct ibr_path *path, *back;
+	const struct ibr_outflow *out;
+	u32 i;
+
+	for (i = 0; i < path_count; i++) {
+		path = paths[i];
+		if (path->removed)
+			continue;
+		if (path->queue || path->memory || (path->established && rel_in_flight(&path->rel)))
+			sim_fail("progress", "path: %u fragments wait, %u packets in flight", path->queue,
+				 rel_in_flight(&path->rel));
+		back = path_back(path);
+		if (!back || path->state != IBRELK_PATH_UP || back->state != IBRELK_PATH_UP ||
+		    back->remote.token != path->token || path->remote.token != back->token)
+			continue;
+		list_for_each_entry(out, &path->outflows, on_path)
+			if (out->state == IBR_OUTFLOW_OPEN)
+				check_ends(out, back);
+	}
+}
+
+u64 sim_lost_messages(const u8 local[16], const u8 remote[16], u32 mode)
+{
+	u64 lost = 0;
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		if (paths[i]->key.mode == mode && !memcmp(paths[i]->key.local_gid, local, 16) &&
+		    !memcmp(paths[i]->key.remote_gid, remote, 16))
+			lost += paths[i]->counters.lost_messages;
+	return lost;
+}
+
+/* ---- for people ---- */
+
+static void describe_path(const struct ibr_path *path)
+{
+	const struct ibr_transfer *transfer;
+	const struct ibr_message *message;
+	const struct ibr_outflow *out;
+	const struct ibr_inflow *in;
+	const struct ibr_send *send;
+
+	fprintf(stderr, "path %u -> %u mode %u: state %u error %d removed %u established %u timer %s next %llu starved %u "
+		"doomed %d\n", path->key.local_gid[15], path->key.remote_gid[15], path->key.mode, path->state,
+		path->error, path->removed, path->established, path->timer.timer.id ? "runs" : "off",
+		rel_next_timeout(&path->rel), path->starved, path->doomed);
+	fprintf(stderr, "  control %u repeat %u ready %u bulk %u in flight %u next %x floor %x blocked %u limit %x cum %x\n",
+		count_list(&path->control), count_list(&path->repeat), count_list(&path->ready),
+		count_list(&path->bulk), rel_in_flight(&path->rel), path->rel.sender.next, path->rel.sender.floor,
+		path->rel.credit.blocked, path->rel.credit.limit, path->rel.receiver.cum);
+	fprintf(stderr, "  drops: length %llu malformed %llu window %llu flow %llu memory %llu checksum %llu token %llu "
+		"limit %llu\n", path->counters.drop_length, path->counters.drop_malformed, path->counters.drop_window,
+		path->counters.drop_flow, path->counters.drop_memory, path->counters.drop_checksum,
+		path->counters.drop_token, path->counters.drop_limit);
+	list_for_each_entry(out, &path->outflows, on_path) {
+		fprintf(stderr, "  outflow %u: state %u queue %u sent %u cost %llu limit %llu announced %u of %u "
+			"announcing %u ready %u closing %u\n", out->h.id, out->state, count_list(&out->queue),
+			count_list(&out->sent), out->cost, out->limit, out->announced, out->announce_limit,
+			out->announcing, !list_empty(&out->ready), out->closing);
+		list_for_each_entry(send, &out->sent, link)
+			fprintf(stderr, "    send %u: sequence %u length %llu offset %llu windows %u busy %u unacked %u "
+				"transfer %u data %u flags %x\n", send->h.id, send->sequence, send->length,
+				send->offset, send->windows, send->umem_busy, send->unacked, send->transfer,
+				!!send->data, send->wire_flags);
+	}
+	list_for_each_entry(in, &path->inflows, on_path) {
+		fprintf(stderr, "  inflow %u: next %u early %u spent %llu limit %llu headers %u of %u\n", in->h.id, in->next,
+			count_list(&in->early), in->spent, in->limit, in->headers_waiting, in->headers);
+		list_for_each_entry(message, &in->early, link)
+			fprintf(stderr, "    early %u: length %llu received %u rts %u\n", message->sequence, message->length,
+				message->received, message->rts);
+		list_for_each_entry(transfer, &in->transfers, link)
+			fprintf(stderr, "    transfer %u: length %llu asked %llu done %llu busy %u missing %u+%u\n",
+				transfer->h.id, transfer->length, transfer->asked, transfer->done, transfer->umem_busy,
+				transfer->window[0].length ? transfer->window[0].missing : 0,
+				transfer->window[1].length ? transfer->window[1].missing : 0);
+	}
+}
+
+void sim_describe(void)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		describe_path(paths[i]);
+}
