@@ -187,6 +187,9 @@ void ibr_send_retire(struct ibr_send *send, int status)
 	send->status = status;
 	list_del_init(&send->link);
 	list_del_init(&send->bulk);
+	/* What is ready has something to send. */
+	if (list_empty(&flow->queue))
+		list_del_init(&flow->ready);
 	send_announced(send);
 	ibr_handle_remove(flow->path, &send->h);
 	if (!send->umem_busy)
