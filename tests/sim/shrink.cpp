@@ -4,6 +4,8 @@
 
 #include "shrink.hpp"
 
+#include <algorithm>
+
 namespace sim
 {
 
@@ -41,10 +43,15 @@ Shrunk shrink(u64 seed, const struct sim_config &config, const Outcome &outcome)
 			better |= try_value(member, usual.*member);
 		for (auto member : {&sim_config::messages, &sim_config::nodes, &sim_config::endpoints,
 			     &sim_config::size_max, &sim_config::faults_ms})
-			while (best.config.*member > (member == &sim_config::nodes ? 2u : 1u) &&
-				(try_value(member, best.config.*member / 2) ||
-					try_value(member, best.config.*member - 1)))
+			for (;;) {
+				const u64 least = member == &sim_config::nodes ? 2 : 1,
+					  value = best.config.*member;
+				if (value <= least ||
+					(!try_value(member, std::max(least, value / 2)) &&
+						!try_value(member, value - 1)))
+					break;
 				better = true;
+			}
 	}
 	return best;
 }
