@@ -206,7 +206,7 @@ bool Apps::done() const
 	if (left_ || !draining_)
 		return false;
 	for (const auto &[id, send] : sends) {
-		if (send->status == pending && model_ends(*send))
+		if (send->status == pending && !send->quiet)
 			return false;
 		if (!model_arrives(*send) || send->taken)
 			continue;
@@ -218,7 +218,7 @@ bool Apps::done() const
 std::string Apps::stuck() const
 {
 	for (const auto &[id, send] : sends)
-		if ((send->status == pending && model_ends(*send)) || (model_arrives(*send) && !send->taken))
+		if ((send->status == pending && !send->quiet) || (model_arrives(*send) && !send->taken))
 			return "message " + std::to_string(id) + " of " + std::to_string(send->length) +
 				" bytes from endpoint " + std::to_string(send->from->slot) + " to " +
 				std::to_string(send->to.slot) + ", status " + std::to_string(send->status) +

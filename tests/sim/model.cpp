@@ -51,8 +51,7 @@ void check_match(const Receive &receive, const Send &send)
 		if (other->at != receive.at || other->order >= receive.order || !fits(*other, send) ||
 			other->took)
 			continue;
-		// A transfer whose sender's node went down waits until something is sent to that node.
-		if ((other->status == pending && !sim_config.restarts) ||
+		if (other->status == pending ||
 			(other->status == -ECANCELED && other->completed_at > receive.completed_at &&
 				other->at->open))
 			sim_fail("order",
@@ -111,17 +110,6 @@ bool model_arrives(const Send &send)
 	if (native(send.from->mode) || !model_gentle() || !same_job(send))
 		return false;
 	return send.status == 0 || send.status == pending;
-}
-
-bool model_ends(const Send &send)
-{
-	const auto crashed = [](u32 slot) {
-		return sim_epoch(static_cast<u32>(slot / sim_config.endpoints)) > 1;
-	};
-
-	// What the other end has acknowledged, and is to answer one day, waits for ever if its node went down
-	// meanwhile and nothing else is sent there: found/README.
-	return !send.quiet && !crashed(send.to.slot) && !crashed(send.from->slot);
 }
 
 bool model_may_refuse(const Life &life, int error)

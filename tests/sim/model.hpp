@@ -14,8 +14,6 @@ namespace sim
 bool model_gentle();
 // Must this message still arrive?
 bool model_arrives(const Send &send);
-// Must it complete before its endpoint is closed?
-bool model_ends(const Send &send);
 // May a right command be refused with this error?
 bool model_may_refuse(const Life &life, int error);
 void model_sent(Send &send);

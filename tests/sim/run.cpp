@@ -30,7 +30,8 @@ namespace
 constexpr u64 ms = 1'000'000;
 constexpr u64 limit_cpu_s = 20;
 constexpr u64 drain_limit_ns = 100'000 * ms;
-constexpr u64 settle_ns = 3'000 * ms;
+// So long that who still waits for a peer that is gone has asked it, and knows.
+constexpr u64 settle_ns = 12'000 * ms;
 
 // What the child tells the parent.
 struct Shared {
