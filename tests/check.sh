@@ -58,6 +58,22 @@ part_unit()
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }
 
+# Both builds of the simulator, compiled differently and with other memory, do the same to the last packet.
+same_twice()
+{
+	local build_of line first=
+	for build_of in ibrelk-sim ibrelk-sim-asan; do
+		line=$("$build/tests/sim/$build_of" --seed 1 --runs 40 --no-shrink | grep -o 'fingerprint.*')
+		if [ -n "$first" ] && [ "$line" != "$first" ]; then
+			echo "$first, and then $line"
+			echo "0 passed, 1 failed"
+			return 1
+		fi
+		first=$line
+	done
+	echo "1 passed, 0 failed"
+}
+
 # Both builds of the simulator: one finds more in a run, the other runs more. Fresh seeds are the date's, so that two
 # runs on one day agree.
 part_sim()
@@ -69,9 +85,10 @@ part_sim()
 	day=$(date +%Y%m%d)
 	sum_good=0 sum_bad=0 sum_skips=0
 	[ ${#scripts[@]} -eq 0 ] || counted found "$build/tests/sim/ibrelk-sim-asan" "${scripts[@]}"
-	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1 --runs "${IBRELK_SIM_FIXED:-400}"
-	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-60}"
-	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-300}"
+	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-600}"
+	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
+	counted "the same twice" same_twice
+	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-600}"
 	sums
 }
 

@@ -35,6 +35,19 @@ void box_step(Life *life, u64 delay);
 
 } // namespace
 
+void Buffer::make(u64 bytes)
+{
+	const u64 offset = sim_below(stream, PAGE_SIZE);
+	base_.reset(static_cast<u8 *>(std::aligned_alloc(PAGE_SIZE, ALIGN(offset + bytes + 1, PAGE_SIZE))));
+	data_ = base_.get() + offset;
+}
+
+void Buffer::reset()
+{
+	base_.reset();
+	data_ = nullptr;
+}
+
 u64 Apps::sum(const Receive &receive)
 {
 	const u64 bytes = receive.length + 2 * guard;
@@ -328,15 +341,15 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 		send->level = static_cast<u8>(sim_below(stream, 4));
 	} while (!(sim_config.levels & 1u << send->level));
 	send->order = life.streams[peer->handle]++;
-	send->buffer = static_cast<u8 *>(std::malloc(send->length + 1));
-	content_fill(send->buffer, send->id, send->length);
+	send->buffer.make(send->length);
+	content_fill(send->buffer.get(), send->id, send->length);
 	command.opcode = IBRELK_OP_SEND;
 	command.level = send->level;
 	command.flags = static_cast<u16>((send->untagged ? IBRELK_CMD_UNTAGGED : 0) |
 		(send->immediate ? IBRELK_CMD_IMMEDIATE : 0) | (send->quiet ? IBRELK_CMD_NO_SUCCESS : 0));
 	command.peer = peer->handle;
 	command.user_data = send->id;
-	command.addr = reinterpret_cast<u64>(send->buffer);
+	command.addr = reinterpret_cast<u64>(send->buffer.get());
 	command.length = send->length;
 	command.tag = send->tag;
 	command.immediate = send->immediate ? send->id : 0;
@@ -375,7 +388,7 @@ bool Apps::make_receive(Life &life, ibrelk_command &command, bool catch_all, boo
 		receive->length = std::max(longest_, receive->length);
 	if (!catch_all && sim_chance(stream, sim_config.short_buffer))
 		receive->length = draw_length(true);
-	receive->buffer.reset(new u8[receive->length + 2 * guard]);
+	receive->buffer.make(receive->length + 2 * guard);
 	if (receive->length <= large) {
 		std::memset(receive->buffer.get(), guard_byte, receive->length + 2 * guard);
 	} else {
@@ -430,8 +443,6 @@ bool Apps::make_room(Life &life, ibrelk_command &command)
 void Apps::withdraw(const ibrelk_command &command)
 {
 	if (command.opcode == IBRELK_OP_SEND) {
-		auto &send = sends[command.user_data];
-		std::free(send->buffer);
 		sends.erase(command.user_data);
 		left_++;
 	} else if (command.opcode == IBRELK_OP_RECV) {
@@ -568,9 +579,8 @@ void Apps::sent(Life &, Send &send, const ibrelk_completion &completion)
 	send.status = completion.status;
 	model_sent(send);
 	// Whoever still reads it reads rubbish.
-	std::memset(send.buffer, 0xee, send.length);
-	std::free(send.buffer);
-	send.buffer = nullptr;
+	std::memset(send.buffer.get(), 0xee, send.length);
+	send.buffer.reset();
 }
 
 void Apps::received(Life &life, Receive &receive, const ibrelk_completion &completion)

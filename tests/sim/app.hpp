@@ -7,6 +7,7 @@
 
 #include "module.h"
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -22,6 +23,34 @@ struct Life;
 struct Receive;
 
 constexpr int pending = 1;
+
+// User memory, at a place in its page that is drawn: how many pages it touches must be the same on every
+// machine.
+class Buffer
+{
+public:
+	void make(u64 bytes);
+	void reset();
+	[[nodiscard]] u8 *get() const
+	{
+		return data_;
+	}
+	u8 &operator[](u64 i) const
+	{
+		return data_[i];
+	}
+
+private:
+	struct Free {
+		void operator()(u8 *memory) const
+		{
+			std::free(memory);
+		}
+	};
+
+	std::unique_ptr<u8, Free> base_;
+	u8 *data_ = nullptr;
+};
 
 // How a life knows another slot.
 struct Peer {
@@ -44,7 +73,7 @@ struct Send {
 	u64 order = 0; // of submission, in its stream: (from, handle)
 	int status = pending;
 	u32 completions = 0;
-	u8 *buffer = nullptr;
+	Buffer buffer;
 	Receive *taken = nullptr; // by which it arrived
 	u32 arrivals = 0;
 };
@@ -62,8 +91,8 @@ struct Receive {
 	int status = pending;
 	u32 completions = 0;
 	u64 completed_at = 0;
-	std::unique_ptr<u8[]> buffer; // with guards; a large one is let go when it is complete
-	u64 sum = 0;                  // of the buffer, when it was complete, if it is kept
+	Buffer buffer; // with guards; a large one is let go when it is complete
+	u64 sum = 0;   // of the buffer, when it was complete, if it is kept
 	bool kept = false;
 	Send *took = nullptr;
 };
