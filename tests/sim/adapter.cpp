@@ -302,7 +302,7 @@ void qp_next(u64 key)
 		later(at - sim_now(), packet.to_node,
 			[key, attempt, copy = std::move(packet)] { rc_arrive(key, attempt, copy); });
 		if (qp->sends.size() > qp->launched && !qp->busy)
-			qp_kick(qp, 50 + sim_below(stream, 200));
+			qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));
 		return;
 	}
 	launch(packet, qp->qp_type, fate);
@@ -311,7 +311,7 @@ void qp_next(u64 key)
 	qp->sends.pop_front();
 	send_done(qp, done, IB_WC_SUCCESS);
 	if (!qp->sends.empty() && !qp->busy)
-		qp_kick(qp, 50 + sim_below(stream, 200));
+		qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));
 }
 
 } // namespace
@@ -486,6 +486,10 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 			*bad = wr;
 			return -EINVAL;
 		}
+		if (sim_troubled && sim_chance(stream, sim_config.post_errors)) {
+			*bad = wr;
+			return -ENOMEM;
+		}
 		SendRequest request;
 		request.wr_id = wr->wr_id;
 		request.signaled = wr->send_flags & IB_SEND_SIGNALED;
@@ -513,7 +517,7 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 		qp->sends.push_back(std::move(request));
 	}
 	if (qp->sends.size() > qp->launched && !qp->busy)
-		qp_kick(qp, 50 + sim_below(stream, 200));
+		qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));
 	return 0;
 }
 

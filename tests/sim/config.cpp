@@ -69,7 +69,7 @@ void draw_programs(struct sim_config &c)
 		c.modes |= 1u << pick({1, 2, 3, 4, 5, 5, 5, 6, 6, 6});
 	c.messages = scaled(4, 256);
 	c.size_max = pick({0, 64, 200, 4100, 9000, 33000, 70000});
-	if (maybe(12)) {
+	if (maybe(20)) {
 		c.big = scaled(10'000, 300'000);
 		c.messages = c.messages > 24 ? 24 : c.messages;
 	}
@@ -84,7 +84,7 @@ void draw_programs(struct sim_config &c)
 	c.batch = pick({1, 1, 2, 8, 32});
 	c.levels = maybe(50) ? 1 : between(1, 15);
 	c.cancels = maybe(20) ? between(1, 300'000) : 0;
-	c.closes = maybe(12) ? between(1, 3) : 0;
+	c.closes = maybe(20) ? between(1, 3) : 0;
 	c.ring = maybe(80) ? 1024 : pick({1, 2, 8, 64});
 	c.ring_lazy = maybe(20) ? between(1, 990'000) : 0;
 	c.sends_max = maybe(85) ? 4096 : pick({1, 2, 16});
@@ -113,6 +113,8 @@ void draw_wire(struct sim_config &c)
 	c.delay_ns = scaled(500, maybe(10) ? 20'000'000 : 50'000);
 	c.jitter_ns = maybe(50) ? scaled(1, 4 * c.delay_ns) : 0;
 	c.bandwidth_mbps = maybe(25) ? pick({100, 1000, 10'000, 100'000}) : 0;
+	c.wr_max = maybe(85) ? 16384 : pick({16, 40, 130});
+	c.post_ns = maybe(80) ? 200 : scaled(1000, 50'000);
 	c.queue_kib = pick({16, 64, 1024});
 	c.loss = maybe(40) ? scaled(100, 300'000) : 0;
 	c.loss_data = maybe(7) ? scaled(1000, 300'000) : 0;
@@ -138,6 +140,8 @@ void draw_nodes(struct sim_config &c)
 	c.flap_ms = scaled(1, 500);
 	c.wedges = maybe(12) ? between(1, 4) : 0;
 	c.qp_errors = maybe(12) ? between(1, 4) : 0;
+	c.post_errors = maybe(8) ? scaled(100, 30'000) : 0;
+	c.mtu_changes = maybe(8) ? between(1, 3) : 0;
 	c.restarts = maybe(12) ? between(1, 3) : 0;
 	c.pauses = maybe(12) ? between(1, 4) : 0;
 	c.pause_ms = scaled(1, 2000);
@@ -214,8 +218,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::loss_one_way, &sim_config::burst, &sim_config::cm_loss, &sim_config::duplicate,
 		&sim_config::reorder, &sim_config::corrupt, &sim_config::replay, &sim_config::partitions,
 		&sim_config::flaps, &sim_config::wedges, &sim_config::qp_errors, &sim_config::restarts,
-		&sim_config::pauses, &sim_config::jumps, &sim_config::alloc, &sim_config::pin,
-		&sim_config::closes, &sim_config::cancels};
+		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
+		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels};
 }
 
 std::vector<u64 sim_config::*> config_members()

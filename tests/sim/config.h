@@ -51,6 +51,8 @@
 	X(delay_ns, "one way", 2000)                                                                          \
 	X(jitter_ns, "added to it, at most", 0)                                                               \
 	X(bandwidth_mbps, "of each port; 0: unlimited", 0)                                                    \
+	X(wr_max, "most work requests in a queue of an adapter", 16384)                                       \
+	X(post_ns, "what an adapter needs to send a packet, at most", 200)                                    \
 	X(queue_kib, "buffer of the switch before each port", 1024)                                           \
 	X(loss, "packets lost, ppm", 0)                                                                       \
 	X(loss_data, "... of those with frames, in addition", 0)                                              \
@@ -72,6 +74,8 @@
 	X(flap_ms, "... for at most", 20)                                                                     \
 	X(wedges, "queue pairs that go deaf", 0)                                                              \
 	X(qp_errors, "queue pairs that fail", 0)                                                              \
+	X(post_errors, "lists of work requests that an adapter refuses, ppm", 0)                              \
+	X(mtu_changes, "times that the packet size changes", 0)                                               \
 	X(restarts, "nodes that start anew", 0)                                                               \
 	X(pauses, "nodes that stand still", 0)                                                                \
 	X(pause_ms, "... for at most", 200)                                                                   \

@@ -101,8 +101,8 @@ bool model_gentle()
 		c.pauses * c.pause_ms + c.jumps * c.jump_ms +
 		1000 * (c.loss_data + c.loss_control + c.loss_one_way > 0) + c.cm_delay_us / 250;
 
-	return !c.restarts && !c.closes && !c.alloc && worst + 4000 < c.connect_timeout_ms &&
-		worst + 4000 < c.peer_timeout_ms;
+	return !c.restarts && !c.closes && !c.alloc && !c.mtu_changes &&
+		worst + 4000 < c.connect_timeout_ms && worst + 4000 < c.peer_timeout_ms;
 }
 
 bool model_arrives(const Send &send)

@@ -130,7 +130,7 @@ void sim_node_start(u32 node)
 	struct node *n = &nodes[node];
 
 	snprintf(n->device.dev.name, sizeof(n->device.dev.name), "node%u", node % 1000);
-	n->device.attrs.max_qp_wr = 16384;
+	n->device.attrs.max_qp_wr = (int)sim_config.wr_max;
 	n->device.phys_port_cnt = 1;
 	n->device.node = node;
 	sim_gid(node, false, n->attr.gid.raw);

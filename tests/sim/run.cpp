@@ -177,6 +177,13 @@ void jump(void *)
 	sim_jump(length);
 }
 
+// The next connection has packets of this size.
+void change_mtu(void *)
+{
+	if (sim_troubled)
+		sim_config.mtu = 256u << sim_below(stream, 5);
+}
+
 void close_one(void *)
 {
 	if (sim_troubled)
@@ -269,6 +276,7 @@ void run(u64 seed)
 	schedule(sim_config.qp_errors, qp_error);
 	schedule(sim_config.pauses, pause);
 	schedule(sim_config.jumps, jump);
+	schedule(sim_config.mtu_changes, change_mtu);
 	schedule(sim_config.closes, close_one);
 	schedule(sim_config.restarts, restart);
 	sim_after(1000, SIM_ADMIN, 0, check, nullptr);

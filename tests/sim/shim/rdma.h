@@ -156,7 +156,8 @@ struct ib_ah *rdma_create_ah(struct ib_pd *pd, struct rdma_ah_attr *attr, int fl
 void rdma_destroy_ah(struct ib_ah *ah, int flags);
 
 /* An adapter reads and writes where the address says. */
-#define ib_dma_map_single(ib, p, bytes, direction)	((dma_addr_t)(uintptr_t)(p))
+#define ib_dma_map_single(ib, p, bytes, direction)	\
+	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p))
 #define ib_dma_unmap_single(ib, dma, bytes, direction)	do { } while (0)
 #define ib_dma_mapping_error(ib, dma)			(!(dma))
 #define ib_dma_sync_single_for_device(ib, dma, bytes, direction)	do { } while (0)
