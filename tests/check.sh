@@ -85,10 +85,10 @@ part_sim()
 	day=$(date +%Y%m%d)
 	sum_good=0 sum_bad=0 sum_skips=0
 	[ ${#scripts[@]} -eq 0 ] || counted found "$build/tests/sim/ibrelk-sim-asan" "${scripts[@]}"
-	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-600}"
+	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-900}"
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
-	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-600}"
+	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-900}"
 	sums
 }
 

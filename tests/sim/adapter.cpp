@@ -160,10 +160,10 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 // Header and frames are covered by a checksum of ours, so damage there must be found.
 void damage(Packet &packet)
 {
+	const auto before = packet.bytes;
 	auto &bytes = packet.bytes;
 	u16 covered;
 
-	packet.damaged = true;
 	std::memcpy(&covered, &bytes[2], sizeof(covered));
 	const std::size_t limit = std::min<std::size_t>(covered, bytes.size());
 	switch (sim_below(stream, 4)) {
@@ -175,6 +175,8 @@ void damage(Packet &packet)
 	case 2: bytes.resize(bytes.size() + 1 + sim_below(stream, 16)); break;
 	default: bytes[sim_below(stream, limit)] ^= static_cast<u8>(1 << sim_below(stream, 8)); break;
 	}
+	// What is written may be what was there.
+	packet.damaged = bytes != before;
 }
 
 void launch(const Packet &packet, ib_qp_type type, const sim::Fate &fate)

@@ -67,7 +67,7 @@ void draw_programs(struct sim_config &c)
 	c.modes = 0;
 	for (u64 n = between(1, maybe(60) ? 1 : 3); n; n--)
 		c.modes |= 1u << pick({1, 2, 3, 4, 5, 5, 5, 6, 6, 6});
-	c.messages = scaled(4, 256);
+	c.messages = scaled(8, 400);
 	c.size_max = pick({0, 64, 200, 4100, 9000, 33000, 70000});
 	if (maybe(20)) {
 		c.big = scaled(10'000, 300'000);
