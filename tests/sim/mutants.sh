@@ -1,0 +1,80 @@
+#!/bin/bash
+# Shows for each checker of the simulator that it can fail: breaks a copy of the module in one place, and looks which
+# check says so. Ends with how many did as expected.
+#
+# usage: mutants.sh [NAME ...]
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$root/build/mutants
+good=0 bad=0
+
+mkdir -p "$work"
+exec 3< <(cat <<'TABLE'
+# name | check expected | values, or -: as drawn | file | change, a substitution of perl
+packet-twice | twice | duplicate=200000 modes=32 | reliability/receive.c | s/return REL_DUPLICATE;/return REL_NEW;/
+packet-old | epoch | replay=300000 restarts=2 corrupt=0 modes=96 alloc=0 | reliability/wire.c | s/return WIRE_BAD_TOKEN;/;/; s/return WIRE_BAD_CHECKSUM;/;/
+packet-damaged | damage | corrupt=100000 modes=96 replay=0 | reliability/wire.c | s/return WIRE_BAD_CHECKSUM;/;/
+message-order | order\|match | tags=1 modes=32 late=2000 | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
+message-match | match\|order | tags=10 wild_source=0 | match.c | s/return !\(\(recv->tag \^ tag\) & ~recv->ignore\) &&/return true ||/
+message-bytes | bytes | size_max=33000 mtu=1024 modes=32 eager_max=8192 | send.c | s/\(u8 \*\)send->data \+ send->offset;/(u8 *)send->data;/
+message-envelope | envelope | - | message.c | s/completion->tag = result->tag;/completion->tag = 0;/
+message-matched | level | levels=8 late=5000 modes=32 size_max=200 | message.c | s/(\tif \(!found\) \{\n\t\tflow->spent)/\tmessage_matched(flow, frame->flags, flow->next);\n$1/
+message-lost | progress\|order | loss=100000 modes=32 restarts=0 closes=0 alloc=0 peer_timeout_ms=30000 connect_timeout_ms=10000 partition_ms=1 pause_ms=1 jump_ms=1 flap_ms=1 faults_ms=50 | message.c | s/ahead = sequence - flow->next;/ahead = sequence - flow->next; if (ahead == 3) { flow->next++; return 0; }/
+native-lost | lost | loss=100000 modes=4 levels=2 size_max=64 eager_max=8192 | message.c | s/flow->path->counters.lost_messages\+\+;//
+send-twice | completion | - | send.c | s/if \(send->completed\)\n\t\treturn;//
+send-status | status\|progress | wedges=4 qp_errors=4 modes=32 loss=100000 restarts=0 closes=0 alloc=0 | path.c | s/same = path->established &&/same = false \&\&/
+credit | credit | size_max=9000 | message.c | s/(flow->spent \+= ibr_message_cost\(length\);\n)\t\tflow->waiting_cost \+= ibr_message_cost\(length\);/$1/
+credit-ends | credit\|progress | modes=32 restarts=0 closes=0 alloc=0 unexpected_kib=64 | flow.c | s/flow->advertised = flow->limit;\n\tflow->announce_told = announce;/flow->advertised = flow->limit + 1;\n\tflow->announce_told = announce;/
+window | bound | window_pkts=8 delay_ns=20000 size_max=33000 modes=32 big=300000 | reliability/engine.h | s/return conn->sender.in_flight < conn->congestion.window_pkts;/return conn->sender.in_flight < conn->congestion.window_pkts + 1;/
+count | count\|submit | loss=100000 modes=32 | drive.c | s/list_add_tail\(&frag->link, &path->repeat\);\n\t\tpath->queue\+\+;/list_add_tail(&frag->link, &path->repeat);/
+timer | timer\|progress | loss=100000 modes=32 | drive.c | s/if \(at >= path->timer_at\)/if (at >= path->timer_at || path->memory)/
+leak | leak | modes=32 | endpoint.c | s/\t\tkfree\(contact\);/\t\t;/
+reference | reference\|memory | modes=32 | flow.c | s/ibr_path_put\(flow->path\);\n\tibr_endpoint_put\(flow->endpoint\);\n\tkfree_rcu/ibr_path_put(flow->path);\n\tibr_path_put(flow->path);\n\tibr_endpoint_put(flow->endpoint);\n\tkfree_rcu/
+lock-missing | lock | - | drive.c | s/(void ibr_path_drive\(struct ibr_path \*path\)\n\{\n)\tspin_lock_bh\(&path->lock\);\n(.*?)\tspin_unlock_bh\(&path->lock\);/$1$2/s
+lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n\t\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
+sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
+freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
+answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | drive.c | s/path->asking = ibr_flows_ask\(path\);/path->asking = false;/
+closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\)\n\t\tlist_del_init\(&flow->ready\);//
+TABLE
+)
+
+while IFS='|' read -r line <&3; do
+	[[ $line == \#* ]] && continue
+	# Bars in a change, or an alternative, are escaped or come last.
+	IFS=$'\x01' read -r name check values file change <<<"$(sed 's/\\|/\x02/g; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/\x02/|/g' <<<"$line")"
+	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+	rm -rf "$work/kernel.new"
+	cp -r "$root/kernel" "$work/kernel.new"
+	perl -0pi -e "$change" "$work/kernel.new/$file"
+	if cmp -s "$work/kernel.new/$file" "$root/kernel/$file"; then
+		echo "$name: nothing to change in $file"
+		bad=$((bad + 1))
+		continue
+	fi
+	# Only what differs is touched, and so built again.
+	(cd "$work/kernel.new" && find . -type f) | while read -r source; do
+		cmp -s "$work/kernel.new/$source" "$work/kernel/$source" ||
+			install -D "$work/kernel.new/$source" "$work/kernel/$source"
+	done
+	if ! { cmake -S "$root/tests/sim" -B "$work/build" -G Ninja -DIBRELK_SIM_KERNEL="$work/kernel" &&
+		cmake --build "$work/build" --target ibrelk-sim; } >"$work/log" 2>&1; then
+		echo "$name: does not build, see build/mutants/log"
+		bad=$((bad + 1))
+		continue
+	fi
+	[ "$values" = - ] && values=
+	# shellcheck disable=SC2086
+	"$work/build/ibrelk-sim" --seed 1 --runs 400 --no-shrink $values >"$work/out" 2>&1
+	found=$(sed -n 's/^seed [0-9]* FAILED: //p' "$work/out" | head -n 1)
+	if [ -n "$found" ] && grep -qE "^(.*($check).*)$" <<<"$found"; then
+		echo "$name: $found, in run $(sed -n 's/^\([0-9]*\) runs.*/\1/p' "$work/out")"
+		good=$((good + 1))
+	else
+		echo "$name: expected ${check}, but: ${found:-nothing fails}"
+		bad=$((bad + 1))
+	fi
+done
+echo "$good passed, $bad failed"
+[ "$bad" -eq 0 ]
