@@ -418,7 +418,8 @@ bool Apps::make_cancel(Life &life, ibrelk_command &command)
 	cancel->at = &life;
 	command.opcode = IBRELK_OP_CANCEL;
 	command.user_data = cancel->id;
-	const auto *receive = life.posted[sim_below(stream, life.posted.size())];
+	auto *receive = life.posted[sim_below(stream, life.posted.size())];
+	receive->cancelled_at = std::min(receive->cancelled_at, sim_now());
 	command.addr = receive->id;
 	cancels[cancel->id] = std::move(cancel);
 	return true;

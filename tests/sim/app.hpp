@@ -91,8 +91,9 @@ struct Receive {
 	int status = pending;
 	u32 completions = 0;
 	u64 completed_at = 0;
-	Buffer buffer; // with guards; a large one is let go when it is complete
-	u64 sum = 0;   // of the buffer, when it was complete, if it is kept
+	u64 cancelled_at = ~0ull; // when that was first asked for
+	Buffer buffer;            // with guards; a large one is let go when it is complete
+	u64 sum = 0;              // of the buffer, when it was complete, if it is kept
 	bool kept = false;
 	Send *took = nullptr;
 };

@@ -52,7 +52,7 @@ void check_match(const Receive &receive, const Send &send)
 			other->took)
 			continue;
 		if (other->status == pending ||
-			(other->status == -ECANCELED && other->completed_at > receive.completed_at &&
+			(other->status == -ECANCELED && other->cancelled_at > receive.completed_at &&
 				other->at->open))
 			sim_fail("order",
 				"message %llu from %u (%u, tag %llx) went to receive %llu although the older "
