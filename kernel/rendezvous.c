@@ -353,7 +353,7 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 	if (unit > path->payload_max) {
 		/* The two ends do not agree on how large a packet is; a new handshake makes them. */
 		path->counters.drop_malformed++;
-		path->doomed = -EPROTO;
+		path->doomed = -ECONNRESET;
 		return;
 	}
 	send_forget_windows(send, offset);

@@ -218,7 +218,7 @@ static void units_forged(struct kunit *test)
 	ibr_rendezvous_receive(path, &frame, NULL);
 	spin_unlock_bh(&path->lock);
 	ibr_path_drive(path);
-	side_wait_op(test, a, 7, -EPROTO);
+	side_wait_op(test, a, 7, -ECONNRESET);
 
 	side_recv(test, b, IBRELK_PEER_ANY, from, SIZE, 1, 8);
 	side_send(test, a, peer, from, SIZE, 1, 8);
