@@ -298,11 +298,12 @@ public:
 		set_head(++head);
 		return completion;
 	}
-	// The next completion, or nothing within the time.
+	// The next completion, or nothing within the time; which begins anew when a signal, or work that io_uring
+	// has for this thread, ends the wait early.
 	std::optional<Completion> next(std::uint64_t timeout_ns = patience_ns)
 	{
-		if (tail() == head)
-			(void)wait(1, timeout_ns);
+		while (tail() == head && wait(1, timeout_ns) == -EINTR)
+			;
 		return poll();
 	}
 

@@ -550,7 +550,7 @@ DOOR_TEST(threads__on_one_endpoint)
 		submitters.emplace_back([&, thread] {
 			std::uint64_t next = 0;
 
-			while (next < batches * batch) {
+			while (next < batches * batch && !wrong) {
 				std::vector<Command> commands;
 
 				for (std::uint64_t i = next;
