@@ -227,11 +227,17 @@ static bool path_wanted(const struct ibr_path *path)
  */
 void ibr_path_look(struct ibr_path *path)
 {
+	const u64 patience_ns = IBR_LOOK_MS * NSEC_PER_MSEC;
+	u64 since = path->now;
+
 	lockdep_assert_held(&path->lock);
-	path->look_at = path->flow_count ? path->now + IBR_LOOK_MS * NSEC_PER_MSEC : REL_TIME_NEVER;
-	if (path->state == IBRELK_PATH_UP && path->now - path->rel.heard_ns >= IBR_LOOK_MS * NSEC_PER_MSEC &&
-	    path_waits(path))
-		rel_ask(&path->rel, path->now);
+	if (path->state == IBRELK_PATH_UP) {
+		if (path->now - path->rel.heard_ns < patience_ns)
+			since = path->rel.heard_ns;
+		else if (path_waits(path))
+			rel_ask(&path->rel, path->now);
+	}
+	path->look_at = path->flow_count ? since + patience_ns : REL_TIME_NEVER;
 }
 
 void ibr_path_want(struct ibr_path *path)

@@ -21,7 +21,7 @@
 
 #define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
-#define IBR_LOOK_MS		10000ull	/* now and then: does anything wait for a peer that says nothing? */
+#define IBR_LOOK_MS		5000ull	/* without a word from a peer: does anything wait for it? */
 
 struct ibr_frag;
 struct ibr_slot;
