@@ -319,10 +319,11 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
 	path->now = ktime_get_ns();
-	if (path->established) {
-		/* Asked first: a time-out leaves nothing in flight that could be waited for. */
-		silence = rel_silence_ns(&path->rel, path->now);
+	if (path->established)
 		rel_handle_timeout(&path->rel, path->now);
+	/* While it is being connected, connecting tells whether the peer is there, and why not. */
+	if (path->state == IBRELK_PATH_UP) {
+		silence = rel_silence_ns(&path->rel, path->now);
 		if (silence > limit) {
 			ibr_path_mourn(path);
 			ibr_path_give_up(path, -ETIMEDOUT);
