@@ -519,6 +519,7 @@ static void cm_fail(struct ibr_cm *cm, int error)
 	if (cm->path->transport->type == IB_QPT_UD)
 		link_drop(&cm->passive);
 	cm->attempts = 0;
+	cm->error = 0;
 	if (cm->wanted) {
 		cm->wanted = false;
 		ibr_path_failed(cm->path, error);

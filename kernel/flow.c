@@ -349,6 +349,17 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	return 0;
 }
 
+/* A flow that nobody here will use was accepted: nobody else would ever tell the other side. */
+static int flow_refuse_accept(struct ibr_path *path, const struct wire_frame *accept)
+{
+	struct wire_frame frame = {
+		.type = WIRE_FRAME_FLOW_CLOSE,
+		.flow = accept->accept.handle,
+	};
+
+	return ibr_control_try(path, &frame);
+}
+
 /* The endpoint takes more. Context: path->lock held. */
 static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 {
@@ -359,24 +370,25 @@ static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 	}
 	if ((s32)(announce - flow->announce_limit) > 0)
 		flow->announce_limit = announce;
-	/* Also if it waits in path->patient. */
-	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue))
+	/* Also if it was waiting in path->patient. */
+	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && !flow->patient_until)
 		list_move_tail(&flow->ready, &flow->path->ready);
 }
 
-/* The endpoint agreed. Context: path->lock held. */
-static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *frame)
+/* The endpoint agreed. Return: 0, or -ENOMEM: not received. Context: path->lock held. */
+static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *frame)
 {
 	struct ibr_send *send;
 
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		/* The request came twice, and the second answer may grant more. */
-		if (flow->remote_handle == le32_to_cpu(frame->accept.handle))
-			outflow_granted(flow, le64_to_cpu(frame->accept.credit), le32_to_cpu(frame->accept.announce));
-		return;
+		if (flow->remote_handle != le32_to_cpu(frame->accept.handle))
+			return flow_refuse_accept(flow->path, frame);
+		outflow_granted(flow, le64_to_cpu(frame->accept.credit), le32_to_cpu(frame->accept.announce));
+		return 0;
 	}
 	if (flow->state != IBR_OUTFLOW_OPENING)
-		return;
+		return 0;
 	flow->state = IBR_OUTFLOW_OPEN;
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
@@ -387,6 +399,7 @@ static void outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *
 	if (!list_empty(&flow->queue) && list_empty(&flow->ready))
 		list_add_tail(&flow->ready, &flow->path->ready);
 	ibr_outflow_idle(flow);
+	return 0;
 }
 
 /* All sends of the flow fail; the next one asks anew. Context: path->lock held. */
@@ -872,19 +885,12 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 
 	flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_OUTFLOW);
 	if (!flow) {
-		struct wire_frame close = {
-			.type = WIRE_FRAME_FLOW_CLOSE,
-			.flow = frame->accept.handle,
-		};
-
 		path->counters.drop_flow++;
-		/* Given up before it was accepted: nobody else would ever tell the other side. */
-		return frame->type == WIRE_FRAME_FLOW_ACCEPT ? ibr_control_try(path, &close) : 0;
+		return frame->type == WIRE_FRAME_FLOW_ACCEPT ? flow_refuse_accept(path, frame) : 0;
 	}
 	switch (frame->type) {
 	case WIRE_FRAME_FLOW_ACCEPT:
-		outflow_accepted(flow, frame);
-		break;
+		return outflow_accepted(flow, frame);
 	case WIRE_FRAME_FLOW_REFUSE:
 		/* A repeated request was accepted meanwhile. */
 		if (flow->state == IBR_OUTFLOW_OPENING)

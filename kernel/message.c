@@ -12,7 +12,7 @@
 #include "flow.h"
 #include "params.h"
 
-/* No honest sender is further ahead for long: it has at most 64 packets in flight, of 11 messages each. */
+/* No honest sender is further ahead for long: it has at most 64 packets in flight, of 16 messages each. */
 #define AHEAD_MAX	4096
 
 static struct kmem_cache *recv_cache;

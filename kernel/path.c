@@ -412,10 +412,12 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	same = path->established && remote->token == path->remote.token &&
 	       !memcmp(remote->instance, path->remote.instance, sizeof(remote->instance));
 	/* What was cut for larger packets could never be sent again; and the peer does not learn that they grow. */
-	if (same && payload_max < path->payload_max)
+	if (same && payload_max < path->payload_max) {
 		path_reset(path, -ECONNRESET, true);
-	else if (same)
+		same = false;
+	} else if (same) {
 		payload_max = path->payload_max;
+	}
 	/* The peer was told the token of a life that is over. Both begin anew, with another one. */
 	if (path->renew && !path->removed) {
 		path->state = IBRELK_PATH_DOWN;
@@ -450,9 +452,10 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 
 void ibr_path_failed(struct ibr_path *path, int error)
 {
-	u64 now = ktime_get_ns();
+	u64 now;
 
 	spin_lock_bh(&path->lock);
+	now = ktime_get_ns();
 	path->now = now;
 	if (path->state == IBRELK_PATH_UP)
 		goto out;
@@ -594,14 +597,14 @@ static void paths_remove(const u8 *gid)
 	struct ibr_path *path, *next;
 	LIST_HEAD(doomed);
 
-	/* What it has taken off the table counts, too. */
-	flush_work(&prune_work.work);
 	mutex_lock(&table_lock);
 	list_for_each_entry_safe(path, next, &path_list, all)
 		if (!gid || !memcmp(path->key.local_gid, gid, sizeof(path->key.local_gid)))
 			path_unlist(path, &doomed);
 	mutex_unlock(&table_lock);
 	paths_finish(&doomed);
+	/* What it took off the table before us is waited for, too. */
+	flush_work(&prune_work.work);
 }
 
 /*
@@ -610,12 +613,15 @@ static void paths_remove(const u8 *gid)
  */
 static bool path_unused(struct ibr_path *path)
 {
-	bool unused;
+	bool unused, cm;
 
 	spin_lock_bh(&path->lock);
-	unused = path->state == IBRELK_PATH_DOWN && !path->established && !path->flow_count && !path_wanted(path);
+	unused = path->state == IBRELK_PATH_DOWN && !path->flow_count && !path_wanted(path);
 	spin_unlock_bh(&path->lock);
-	return unused && kref_read(&path->ref) <= 1 + !!READ_ONCE(path->cm);
+	/* Seen first: one that comes between is a reference too many. */
+	cm = READ_ONCE(path->cm);
+	smp_rmb();
+	return unused && kref_read(&path->ref) <= 1 + cm;
 }
 
 void ibr_paths_prune(unsigned long idle)

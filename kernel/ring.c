@@ -268,10 +268,11 @@ static void ibr_ring_drain(struct ibr_ring *ring)
 /* Completions in the ring; a head that makes no sense counts as a full one. */
 static u32 ibr_ring_available(const struct ibr_ring *ring)
 {
-	/* Acquire: pairs with ibr_ring_publish(). */
-	u32 count = smp_load_acquire(&ring->published) - READ_ONCE(ring->header->head);
+	/* Read first: another thread may consume what is published in between. */
+	u32 head = smp_load_acquire(&ring->header->head);
 
-	return min(count, ring->entries);
+	/* Acquire: pairs with ibr_ring_publish(). */
+	return min(smp_load_acquire(&ring->published) - head, ring->entries);
 }
 
 static int ibr_ring_waiter_wake(struct wait_queue_entry *entry, unsigned int mode, int flags,

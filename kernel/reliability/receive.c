@@ -142,8 +142,6 @@ static void unreliable_commit(struct rel_conn *conn, u32 number)
 
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
-	bool silent = conn->loss.silent;
-
 	conn->heard_ns = now;
 	if (unlikely(conn->credit.asked)) {
 		conn->credit.asked = false;
@@ -151,7 +149,8 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 			rel_timer_disarm(conn, REL_TIMER_PROBE);
 	}
 	rel_ack_handle(conn, header, now);
-	if (unlikely(silent))
+	/* Unless something was acknowledged: then RACK finds the rest, and a peer that is only slow is spared. */
+	if (unlikely(conn->loss.silent))
 		rel_loss_handle_answer(conn, now);
 	rel_credit_handle(conn, le32_to_cpu(header->credit), now);
 

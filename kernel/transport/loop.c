@@ -133,7 +133,7 @@ static int loop_connect(struct ibr_path *path)
 		loop->slots[i].slot.header = loop->slots[i].packet;
 	if (!ibr_path_connected(path, &remote, NULL, loop)) {
 		kvfree(loop);
-		return -ECONNRESET;
+		return 0;	/* another attempt has been asked for */
 	}
 	return 0;
 }

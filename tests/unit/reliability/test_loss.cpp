@@ -403,7 +403,6 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 {
 	Warm side;
 	wire_header header{};
-	u64 begin = side.now;
 
 	side.send_many(5);
 	side.run_timeout();
@@ -414,16 +413,33 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 	EXPECT_FALSE(side.can_send()) << "into the void";
 
-	// The link is there again, and of all packets the fourth had come.
+	// The link is there again, and nothing had come.
 	side.now += 100 * us;
-	side.take(side.peer_ack(side.n, {2}, (side.now - begin) / us - 100));
+	side.take(side.peer_ack(side.n));
 	EXPECT_EQ(side.lost, (Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
-				     {3, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
+				     {3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
 	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
 	EXPECT_EQ(side.conn.sender.floor, side.conn.sender.next);
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "until something is sent again";
 	EXPECT_TRUE(side.can_send());
 	EXPECT_EQ(side.conn.stats.timeouts, 1u);
+}
+
+TEST(rel_loss_handle_rto, an_answer_that_knows_something_leaves_the_rest_to_rack)
+{
+	Warm side;
+	u64 begin = side.now;
+
+	side.send_many(5);
+	side.run_timeout();
+	side.send();
+	side.run_timeout();
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n + 1, {}, (side.now - begin) / us - 100));
+	EXPECT_EQ(side.lost.size(), 1u) << "the peer may only be slow";
+	EXPECT_TRUE(side.can_send());
+	side.run_timeout();
+	EXPECT_GT(side.lost.size(), 1u) << "but what is lost is found";
 }
 
 TEST(rel_loss_handle_rto, an_answer_that_knows_everything_repeats_nothing)
