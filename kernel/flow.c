@@ -392,6 +392,7 @@ static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *f
 	flow->state = IBR_OUTFLOW_OPEN;
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
+	flow->grant = flow->limit;
 	flow->announce_limit = le32_to_cpu(frame->accept.announce);
 	list_for_each_entry(send, &flow->queue, link)
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)

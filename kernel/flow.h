@@ -83,6 +83,7 @@ enum ibr_outflow_state {
  * @sequence: of the next message; each opening begins with 0
  * @cost: eager cost spent since it was opened, cost bytes
  * @limit: ... and allowed, as the receiver has told
+ * @grant: the first limit that it told: a message that costs more would wait for credit in vain
  * @announced: RTS sent since it was opened
  * @announce_limit: ... and allowed, as the receiver has told
  * @queue: sends that are not completely transmitted, nor announced, in order
@@ -106,6 +107,7 @@ struct ibr_outflow {
 	u32 sequence;
 	u64 cost;
 	u64 limit;
+	u64 grant;
 	u32 announced;
 	u32 announce_limit;
 	u64 patient_until;

@@ -188,8 +188,10 @@ void ibr_send_retire(struct ibr_send *send, int status)
 	list_del_init(&send->link);
 	list_del_init(&send->bulk);
 	/* What is ready has something to send. */
-	if (list_empty(&flow->queue))
+	if (list_empty(&flow->queue)) {
 		list_del_init(&flow->ready);
+		flow->patient_until = 0;
+	}
 	send_announced(send);
 	ibr_handle_remove(flow->path, &send->h);
 	if (!send->umem_busy)
@@ -358,11 +360,11 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
  * turn, as a rule, and an RTS would cost both ends far more than waiting for that: so the flow waits, but not for
  * long, since the messages behind may be the ones that the receiver waits for. Return: it does.
  */
-static bool send_waits(struct ibr_path *path, struct ibr_outflow *flow)
+static bool send_waits(struct ibr_path *path, struct ibr_outflow *flow, u32 cost)
 {
 	u32 wait_us = READ_ONCE(ibr_credit_wait_us);
 
-	if (flow->impatient || !flow->limit || !wait_us)
+	if (flow->impatient || cost > flow->grant || !wait_us)
 		return false;
 	flow->patient_until = path->now + (u64)wait_us * NSEC_PER_USEC;
 	list_move_tail(&flow->ready, &path->patient);
@@ -384,7 +386,7 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 		return send_rts(path, flow, send);
 	cost = ibr_message_cost(send->length);
 	if (flow->cost + cost > flow->limit)
-		return send_waits(path, flow) || send_rts(path, flow, send);
+		return send_waits(path, flow, cost) || send_rts(path, flow, send);
 	if (flow->announcing) {
 		/*
 		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes

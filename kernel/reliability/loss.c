@@ -11,9 +11,9 @@
  *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
  *    packet, that packet is sent again, once. Its ACK lets RACK find the rest.
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
- *    anything is lost: so it asks, by a packet without payload, and nothing else is sent until there is an
- *    answer. What was in flight by then and is not in the answer is lost. Doubled each time until something is
- *    acknowledged, and never armed together with the probe.
+ *    anything is lost: so it asks, by a packet without payload, and nothing that would have to be
+ *    acknowledged is sent until there is an answer. What was in flight by then and is not in the answer is
+ *    lost. Doubled each time until something is acknowledged, and never armed together with the probe.
  *
  * An ACK for a number that was declared lost shows the declaration to have been spurious. But the
  * receiver's cumulative number also steps over lost ones when it is told the new floor. So each

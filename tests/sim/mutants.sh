@@ -36,7 +36,7 @@ lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->
 sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
 answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | path.c | s/rel_ask\(&path->rel, path->now\)/(void)0/
-closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\)\n\t\tlist_del_init\(&flow->ready\);//
+closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
 TABLE
 )
 

@@ -202,7 +202,7 @@ struct ibrelk_counters {
 	__u64 rx_acks_explicit;
 	__u64 retransmits_rack;		/* packets repeated because something sent later was acknowledged */
 	__u64 retransmits_probe;	/* packets repeated as tail probe */
-	__u64 retransmits_timeout;	/* packets repeated because the retransmission timer ran out */
+	__u64 retransmits_timeout;	/* packets repeated because a peer that had been silent did not know them */
 	__u64 rx_duplicates;		/* packets or fragments that had been received before */
 	__u64 lost_messages;		/* native modes: messages known to be missing */
 	__u64 unexpected_messages;	/* messages that arrived before their receive */
