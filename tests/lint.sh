@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make lint`: the rules of the kernel's own checkers for the kernel code, and clang-tidy for the C++. Ends with
-# how many of them found something.
+# `make lint`: the rules of the kernel's own checkers for the kernel code, and clang-tidy and clang-format for the
+# C++. Ends with how many of them found something.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -50,9 +50,15 @@ run_clang_tidy()
 	return 0
 }
 
+run_clang_format()
+{
+	git -C "$root" ls-files '*.cpp' '*.hpp' | sed "s#^#$root/#" | xargs clang-format --dry-run -Werror
+}
+
 step checkpatch run_checkpatch
 step "sparse and W=1" run_sparse
 step kernel-doc run_kernel_doc
 step clang-tidy run_clang_tidy
-echo "$bad of 4 checkers found something"
+step clang-format run_clang_format
+echo "$bad of 5 checkers found something"
 [ "$bad" -eq 0 ]

@@ -46,8 +46,9 @@ std::string built(const std::string &path)
 
 void load_module(int node)
 {
-	lab_->run_ok(node, fmt::format("{}/tests/load-module.sh {} allow_native=1 && test -c /dev/ibrelk", IBRELK_SOURCE,
-			     built("module-" + lab_->options().kernel + "/ibrelk.ko")));
+	lab_->run_ok(node,
+		fmt::format("{}/tests/load-module.sh {} allow_native=1 && test -c /dev/ibrelk", IBRELK_SOURCE,
+			built("module-" + lab_->options().kernel + "/ibrelk.ko")));
 }
 
 Result unload_module(int node)
@@ -57,7 +58,8 @@ Result unload_module(int node)
 
 std::string test_name(std::string text)
 {
-	std::replace_if(text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+	std::replace_if(
+		text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
 	return text;
 }
 
@@ -82,7 +84,8 @@ void ClusterTest::TearDown()
 			fmt::print("--- server:\n{}\n", server_->output());
 		for (int node = 1; node <= lab.nodes(); node++)
 			fmt::print("--- node {}:\n{}\n", node,
-				lab.run(node, built("user/tools/ibrelk") + " show; dmesg | tail -n 20").output);
+				lab.run(node, built("user/tools/ibrelk") + " show; dmesg | tail -n 20")
+					.output);
 	}
 }
 
@@ -120,7 +123,8 @@ std::string ClusterTest::perf(const std::string &arguments, double limit_s)
 
 long ClusterTest::counter(int node, const std::string &name, const std::string &what)
 {
-	const std::string json = the_lab().run_ok(node, built("user/tools/ibrelk") + " show " + what + " --json");
+	const std::string json =
+		the_lab().run_ok(node, built("user/tools/ibrelk") + " show " + what + " --json");
 	const std::regex pattern("\"" + name + "\": *([0-9]+)");
 	long sum = 0;
 

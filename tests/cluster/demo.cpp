@@ -29,12 +29,18 @@ struct Case {
 
 // What is lost in a native mode is lost, so these run on the clean wire, for comparison.
 constexpr Case cases[] = {
-	{"uc-reliable", "UC-reliable", 0, 65536, 200}, {"uc-reliable", "UC-reliable", 1, 65536, 200},
-	{"uc-reliable", "UC-reliable", 5, 65536, 200}, {"uc-reliable", "UC-reliable", 1, 64, 1000},
-	{"ud-reliable", "UD-reliable", 0, 65536, 200}, {"ud-reliable", "UD-reliable", 1, 65536, 200},
-	{"ud-reliable", "UD-reliable", 5, 65536, 200}, {"ud-reliable", "UD-reliable", 1, 64, 1000},
-	{"rc-reliable", "RC-reliable", 0, 65536, 200}, {"rc-native", "RC-native", 0, 65536, 200},
-	{"uc-native", "UC-native", 0, 65536, 200},     {"ud-native", "UD-native", 0, 65536, 200},
+	{"uc-reliable", "UC-reliable", 0, 65536, 200},
+	{"uc-reliable", "UC-reliable", 1, 65536, 200},
+	{"uc-reliable", "UC-reliable", 5, 65536, 200},
+	{"uc-reliable", "UC-reliable", 1, 64, 1000},
+	{"ud-reliable", "UD-reliable", 0, 65536, 200},
+	{"ud-reliable", "UD-reliable", 1, 65536, 200},
+	{"ud-reliable", "UD-reliable", 5, 65536, 200},
+	{"ud-reliable", "UD-reliable", 1, 64, 1000},
+	{"rc-reliable", "RC-reliable", 0, 65536, 200},
+	{"rc-native", "RC-native", 0, 65536, 200},
+	{"uc-native", "UC-native", 0, 65536, 200},
+	{"ud-native", "UD-native", 0, 65536, 200},
 };
 
 double number(const std::string &json, const std::string &name, std::size_t from = 0)
@@ -63,18 +69,20 @@ bool run_case(Lab &lab, const Case &test)
 			lab.clear_fault(node);
 	}
 	const lab::Result result = lab.run(1,
-		fmt::format("{} bandwidth 10.1.0.2 --mode {} --size {} --iterations {} --verify --counters --json --timeout 60",
+		fmt::format("{} bandwidth 10.1.0.2 --mode {} --size {} --iterations {} --verify --counters "
+			    "--json --timeout 60",
 			perf, test.mode, test.bytes, test.messages),
 		Duration(300));
 	const std::string &json = result.output;
 	const double verified = number(json, "verified");
-	const double repeated =
-		both(json, "retransmits_rack") + both(json, "retransmits_probe") + both(json, "retransmits_timeout");
+	const double repeated = both(json, "retransmits_rack") + both(json, "retransmits_probe") +
+		both(json, "retransmits_timeout");
 	const bool good = result.status == 0 && verified >= test.messages;
 
 	fmt::print("{:<12} {:>7} {:>6} {:>9} {:>10.2f} {:>9.0f} {:>9.0f} {:>9}  {}\n", test.name, test.bytes,
 		fmt::format("{}%", test.loss_pct), test.messages, number(json, "mb_per_s"),
-		number(json, "messages_per_s"), repeated, fmt::format("{:.2f}", number(json, "acks_per_message")),
+		number(json, "messages_per_s"), repeated,
+		fmt::format("{:.2f}", number(json, "acks_per_message")),
 		good ? fmt::format("{:.0f} verified", verified) : "FAILED");
 	if (!good)
 		fmt::print("{}\n", result.output);
@@ -92,29 +100,37 @@ int run_demo()
 	bool good = true;
 
 	for (int node = 1; node <= 2; node++)
-		lab.run_ok(node, fmt::format("{}/tests/load-module.sh {}/module-{}/ibrelk.ko allow_native=1", IBRELK_SOURCE,
-				     IBRELK_BUILD, series));
-	fmt::print("{}", lab.run_ok(1, "echo \"node1: Linux $(uname -r), $(ls /sys/class/infiniband), ibrelk.ko\""));
-	fmt::print("{}", lab.run_ok(2, "echo \"node2: Linux $(uname -r), $(ls /sys/class/infiniband), ibrelk.ko\""));
+		lab.run_ok(node,
+			fmt::format("{}/tests/load-module.sh {}/module-{}/ibrelk.ko allow_native=1",
+				IBRELK_SOURCE, IBRELK_BUILD, series));
+	fmt::print("{}",
+		lab.run_ok(1, "echo \"node1: Linux $(uname -r), $(ls /sys/class/infiniband), ibrelk.ko\""));
+	fmt::print("{}",
+		lab.run_ok(2, "echo \"node2: Linux $(uname -r), $(ls /sys/class/infiniband), ibrelk.ko\""));
 
 	lab::Job server = lab.start(2, perf + " --server --modes all --quiet");
-	lab.wait_until(2, std::string(IBRELK_BUILD) + "/user/tools/ibrelk show endpoints | grep -q rc-native");
+	lab.wait_until(
+		2, std::string(IBRELK_BUILD) + "/user/tools/ibrelk show endpoints | grep -q rc-native");
 	/* The connection manager repeats a lost datagram only after seconds: connect on the clean wire. */
 	for (const Case &test : cases)
-		lab.run_ok(1, fmt::format("{} latency 10.1.0.2 --mode {} --size 8 --iterations 2", perf, test.mode),
+		lab.run_ok(1,
+			fmt::format("{} latency 10.1.0.2 --mode {} --size 8 --iterations 2", perf, test.mode),
 			Duration(120));
 
-	fmt::print("\nEvery byte of every message is compared with what was sent. Emulated processors: compare the\n"
-		   "lines with each other, not with hardware (`make bench` counts instructions instead).\n\n");
-	fmt::print("{:<12} {:>7} {:>6} {:>9} {:>10} {:>9} {:>9} {:>9}  {}\n", "mode", "bytes", "loss", "messages",
-		"MB/s", "msg/s", "repeated", "acks/msg", "result");
+	fmt::print(
+		"\nEvery byte of every message is compared with what was sent. Emulated processors: compare "
+		"the\n"
+		"lines with each other, not with hardware (`make bench` counts instructions instead).\n\n");
+	fmt::print("{:<12} {:>7} {:>6} {:>9} {:>10} {:>9} {:>9} {:>9}  {}\n", "mode", "bytes", "loss",
+		"messages", "MB/s", "msg/s", "repeated", "acks/msg", "result");
 	for (const Case &test : cases)
 		good &= run_case(lab, test);
 
 	const std::string report = lab.check();
 	if (!report.empty())
 		fmt::print("\na kernel complained:\n{}\n", report);
-	fmt::print("\n{}\n", good && report.empty() ? "All messages arrived, once, in order, and intact." : "FAILED");
+	fmt::print("\n{}\n",
+		good && report.empty() ? "All messages arrived, once, in order, and intact." : "FAILED");
 	return good && report.empty() ? 0 : 1;
 }
 

@@ -18,8 +18,10 @@ protected:
 	// Traffic that goes on until it is stopped.
 	static lab::Job endless(const std::string &mode, const std::string &size = "65536")
 	{
-		return lab().start(1, built("user/tools/ibrelk-perf") + " bandwidth 10.1.0.2 --iterations 100000000 --size " +
-					      size + " --timeout 600 --mode " + mode);
+		return lab().start(1,
+			built("user/tools/ibrelk-perf") +
+				" bandwidth 10.1.0.2 --iterations 100000000 --size " + size +
+				" --timeout 600 --mode " + mode);
 	}
 
 	// Waits until @count more messages have arrived at node 2.
@@ -70,8 +72,11 @@ TEST_F(Lifetimes, link_down_for_three_seconds)
 {
 	for (const auto &mode : {"uc-reliable", "ud-reliable"}) {
 		need_server();
-		auto job = lab().start(1, built("user/tools/ibrelk-perf") +
-			" bandwidth 10.1.0.2 --verify --iterations 3000 --size 16384 --timeout 60 --mode " + mode);
+		auto job = lab().start(1,
+			built("user/tools/ibrelk-perf") +
+				" bandwidth 10.1.0.2 --verify --iterations 3000 --size 16384 --timeout 60 "
+				"--mode " +
+				mode);
 		wait_for_traffic();
 		lab().link_down(1);
 		/* The condition is time itself: an outage of three seconds. */
@@ -86,11 +91,14 @@ TEST_F(Lifetimes, absent_peer_is_a_clear_error)
 {
 	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
 		/* No node has this address. */
-		Result result = try_perf(fmt::format("latency 10.1.0.77 --iterations 1 --size 8 --connect-timeout 20 --mode {}", mode));
+		Result result = try_perf(fmt::format(
+			"latency 10.1.0.77 --iterations 1 --size 8 --connect-timeout 20 --mode {}", mode));
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("10.1.0.77"), std::string::npos) << result.output;
 		/* The node is there, the endpoint is not. */
-		result = try_perf(fmt::format("latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 15 --mode {}", mode));
+		result = try_perf(fmt::format(
+			"latency 10.1.0.2:4242 --iterations 1 --size 8 --connect-timeout 15 --mode {}",
+			mode));
 		EXPECT_NE(result.status, 0);
 		EXPECT_NE(result.output.find("refused"), std::string::npos) << result.output;
 	}
@@ -144,16 +152,19 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 		/* Both ways, so that node 2 has flows of its own that outlive node 1's. */
 		auto there = lab().start(1, fmt::format("{} serve --endpoints 1 --mode {}", actor, mode));
 		there.wait_for_output("serving", Duration(30));
-		lab().run_ok(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode), Duration(120));
+		lab().run_ok(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode),
+			Duration(120));
 		stop_server();
 
 		lab().run_ok(1, "echo 2000 >" + timeout);
 		lab().set_fault(2, "loss 100%");
 		/* Node 1 speaks into the void until it has had enough. */
-		const Result result = lab().run(1, fmt::format("{} send --to 10.1.0.2 --mode {}", actor, mode), Duration(120));
+		const Result result = lab().run(
+			1, fmt::format("{} send --to 10.1.0.2 --mode {}", actor, mode), Duration(120));
 		EXPECT_NE(result.status, 0) << result.output;
 		lab().wait_until(1,
-			fmt::format("! {} show paths | grep '10.1.0.2 ' | grep {} | grep -qE ' (up|connecting|broken) '",
+			fmt::format("! {} show paths | grep '10.1.0.2 ' | grep {} | grep -qE ' "
+				    "(up|connecting|broken) '",
 				built("user/tools/ibrelk"), mode),
 			Duration(120));
 		lab().run_ok(1, "dmesg | grep -q 'peer given up: heard'");
@@ -161,7 +172,8 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 		lab().clear_fault(2);
 
 		const Result back =
-			lab().run(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode), Duration(120));
+			lab().run(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode),
+				Duration(120));
 		EXPECT_EQ(back.status, 0) << mode << ": " << back.output << there.output();
 		there.kill(15);
 		there.wait(Duration(30));
@@ -173,11 +185,13 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 class Ends : public Lifetimes, public ::testing::WithParamInterface<std::tuple<std::string, std::string>>
 {
 protected:
-	static void play(const std::string &step, const std::string &end, const std::string &door, const std::string &mode)
+	static void play(const std::string &step, const std::string &end, const std::string &door,
+		const std::string &mode)
 	{
 		const bool connects = step != "open" && step != "connect";
-		const std::string what = fmt::format("die --to {} --mode {} --step {} --end {} --door {} --go /tmp/go",
-			step == "connect" ? "10.1.0.77" : "10.1.0.2", mode, step, end, door);
+		const std::string what =
+			fmt::format("die --to {} --mode {} --step {} --end {} --door {} --go /tmp/go",
+				step == "connect" ? "10.1.0.77" : "10.1.0.2", mode, step, end, door);
 
 		SCOPED_TRACE(what);
 		lab().run_ok(1, "rm -f /tmp/go");
@@ -200,7 +214,8 @@ protected:
 		job.wait(Duration(60));
 		lab().clear_fault(1);
 		/* Nothing of it stays, as soon as what it had sent is delivered, or given up. */
-		lab().wait_until(1, built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'", Duration(60));
+		lab().wait_until(1, built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'",
+			Duration(60));
 	}
 };
 
@@ -224,8 +239,8 @@ TEST_P(Ends, leave_nothing_behind)
 	expect_working(mode);
 }
 
-INSTANTIATE_TEST_SUITE_P(By, Ends, ::testing::Combine(::testing::Values("kill", "exec", "fork"),
-		::testing::Values("ioctl", "uring")),
+INSTANTIATE_TEST_SUITE_P(By, Ends,
+	::testing::Combine(::testing::Values("kill", "exec", "fork"), ::testing::Values("ioctl", "uring")),
 	[](const auto &info) { return test_name(std::get<0>(info.param) + "_" + std::get<1>(info.param)); });
 
 TEST_F(Lifetimes, crashed_peer_comes_back)

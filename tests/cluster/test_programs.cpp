@@ -34,19 +34,22 @@ TEST_F(Programs, many_endpoints_and_many_processes)
 
 	for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
 		constexpr int endpoints = 16, processes = 12;
-		auto receiver = lab().start(2, fmt::format("{} serve --mode {} --endpoints {} --bytes 8192 --expect {}", actor,
-						       mode, endpoints, endpoints * endpoints * 2 + processes * endpoints));
+		auto receiver = lab().start(2,
+			fmt::format("{} serve --mode {} --endpoints {} --bytes 8192 --expect {}", actor, mode,
+				endpoints, endpoints * endpoints * 2 + processes * endpoints));
 		std::vector<lab::Job> senders;
 
 		receiver.wait_for_output("serving", Duration(60));
 		const Result result = lab().run(1,
-			fmt::format("{} send --to 10.1.0.2 --mode {} --endpoints {} --count 2 --bytes 5000", actor, mode, endpoints),
+			fmt::format("{} send --to 10.1.0.2 --mode {} --endpoints {} --count 2 --bytes 5000",
+				actor, mode, endpoints),
 			Duration(120));
 		EXPECT_EQ(result.status, 0) << result.output;
 		senders.reserve(processes);
 		for (int i = 0; i < processes; i++)
-			senders.push_back(lab().start(1, fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --bytes 300", actor,
-							     mode, endpoints)));
+			senders.push_back(lab().start(1,
+				fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --bytes 300", actor,
+					mode, endpoints)));
 		for (auto &sender : senders) {
 			const Result sent = sender.wait(Duration(120));
 			EXPECT_EQ(sent.status, 0) << sent.output;
@@ -66,12 +69,18 @@ protected:
 	{
 		need_server();
 		perf("latency --iterations 2 --size 8 --mode " + mode);
-		auto job = lab().start(1, built("user/tools/ibrelk-perf") +
-			" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 --mode " + mode);
+		auto job = lab().start(1,
+			built("user/tools/ibrelk-perf") +
+				" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 "
+				"--mode " +
+				mode);
 		job.wait_for_output("# mode", Duration(60));
 		for (int i = 0; i < rounds && job.running(); i++)
-			lab().run(1, built("tests/selftests/inject") +
-				" --interface eth0 --to 10.1.0.2 --replay-mutated " + inject_arguments, Duration(60));
+			lab().run(1,
+				built("tests/selftests/inject") +
+					" --interface eth0 --to 10.1.0.2 --replay-mutated " +
+					inject_arguments,
+				Duration(60));
 		const Result result = job.wait(Duration(240));
 		EXPECT_EQ(result.status, 0) << result.output;
 	}
@@ -94,7 +103,8 @@ TEST_F(Attacks, datagrams_of_no_path_are_counted_by_the_port)
 	perf("latency --iterations 10 --size 8 --mode ud-reliable");
 }
 
-// Packets of a former life, byte by byte as they were: counted and dropped. The life ends with node 1's module.
+// Packets of a former life, byte by byte as they were: counted and dropped. The life ends with node 1's
+// module.
 TEST_F(Attacks, packets_of_a_former_life_are_dropped_and_counted)
 {
 	const std::string inject = built("tests/selftests/inject") + " --interface eth0 --to 10.1.0.2 ";
@@ -102,10 +112,14 @@ TEST_F(Attacks, packets_of_a_former_life_are_dropped_and_counted)
 	for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
 		need_server();
 		const std::string endless = built("user/tools/ibrelk-perf") +
-			" rate 10.1.0.2 --mixed --size 600 --iterations 100000000 --timeout 60 --mode " + mode;
+			" rate 10.1.0.2 --mixed --size 600 --iterations 100000000 --timeout 60 --mode " +
+			mode;
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		auto job = lab().start(1, endless);
-		lab().run_ok(1, inject + "--replay-mutated --kinds verbatim --packets 32 --limit 10 --save /tmp/old.pcap");
+		lab().run_ok(1,
+			inject +
+				"--replay-mutated --kinds verbatim --packets 32 --limit 10 --save "
+				"/tmp/old.pcap");
 		job.kill(9);
 		job.wait(Duration(30));
 		/* It waits for what the killed one owes. */
@@ -117,16 +131,22 @@ TEST_F(Attacks, packets_of_a_former_life_are_dropped_and_counted)
 		need_server();
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		const auto drops = [] {
-			return counter(2, "drop_checksum") + counter(2, "drop_token") + counter(2, "drop_token", "ports");
+			return counter(2, "drop_checksum") + counter(2, "drop_token") +
+				counter(2, "drop_token", "ports");
 		};
 		const long before = drops();
-		auto traffic = lab().start(1, built("user/tools/ibrelk-perf") +
-			" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 --mode " + mode);
-		const std::string sent = lab().run_ok(1, inject + "--corrupt-of /tmp/old.pcap --redirect --kinds verbatim");
+		auto traffic = lab().start(1,
+			built("user/tools/ibrelk-perf") +
+				" rate 10.1.0.2 --verify --mixed --size 600 --iterations 30000 --timeout 60 "
+				"--mode " +
+				mode);
+		const std::string sent =
+			lab().run_ok(1, inject + "--corrupt-of /tmp/old.pcap --redirect --kinds verbatim");
 		const Result result = traffic.wait(Duration(240));
 		EXPECT_EQ(result.status, 0) << result.output;
 		std::smatch match;
-		ASSERT_TRUE(std::regex_search(sent, match, std::regex("\"sent\": .\"verbatim\": ([0-9]+)"))) << sent;
+		ASSERT_TRUE(std::regex_search(sent, match, std::regex("\"sent\": .\"verbatim\": ([0-9]+)")))
+			<< sent;
 		EXPECT_GE(std::stol(match[1]), 8) << sent;
 		EXPECT_EQ(drops() - before, std::stol(match[1])) << sent;
 	}

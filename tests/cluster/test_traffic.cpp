@@ -67,8 +67,8 @@ TEST_P(Faults, every_message_arrives_once_and_in_order)
 INSTANTIATE_TEST_SUITE_P(Wire, Faults,
 	::testing::Combine(::testing::Values("uc-reliable", "ud-reliable"),
 		::testing::Values(Fault{"loss_1", "loss 1%"}, Fault{"loss_5", "loss 5%"},
-			Fault{"duplication", "duplicate 5%"}, Fault{"reordering", "delay 2ms reorder 30% 50%"},
-			Fault{"corruption", "corrupt 1%"},
+			Fault{"duplication", "duplicate 5%"},
+			Fault{"reordering", "delay 2ms reorder 30% 50%"}, Fault{"corruption", "corrupt 1%"},
 			Fault{"everything", "loss 2% duplicate 2% delay 1ms 1ms corrupt 0.5%"})),
 	[](const auto &info) {
 		return test_name(std::get<0>(info.param) + "_" + std::get<1>(info.param).name);
@@ -99,7 +99,9 @@ class Large : public ClusterTest, public ::testing::WithParamInterface<std::stri
 // Filling and comparing that much takes an emulated processor long, before the first byte moves.
 TEST_P(Large, one_gibibyte)
 {
-	perf("bandwidth --iterations 1 --warmup 0 --size 1G --connect-timeout 300 --timeout 300 --mode " + GetParam(), 900);
+	perf("bandwidth --iterations 1 --warmup 0 --size 1G --connect-timeout 300 --timeout 300 --mode " +
+			GetParam(),
+		900);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Large, ::testing::ValuesIn(reliable_modes),
@@ -116,9 +118,11 @@ TEST_F(Cluster, many_processes_share_a_path)
 
 	jobs.reserve(6);
 	for (int i = 0; i < 6; i++)
-		jobs.push_back(lab().start(1, built("user/tools/ibrelk-perf") +
-			" bandwidth 10.1.0.2 --verify --mixed --iterations 100 --size 20000 --timeout 60 --mode " +
-			reliable_modes[i % 2] + " --seed " + std::to_string(i)));
+		jobs.push_back(lab().start(1,
+			built("user/tools/ibrelk-perf") +
+				" bandwidth 10.1.0.2 --verify --mixed --iterations 100 --size 20000 "
+				"--timeout 60 --mode " +
+				reliable_modes[i % 2] + " --seed " + std::to_string(i)));
 	for (auto &job : jobs) {
 		const Result result = job.wait(Duration(240));
 		EXPECT_EQ(result.status, 0) << result.output;
@@ -140,7 +144,8 @@ TEST_F(Cluster, same_node_and_self)
 TEST_F(Cluster, an_address_and_itself_without_loopback)
 {
 	const std::string loopback = "/sys/module/ibrelk/parameters/loopback";
-	const std::string self = "bandwidth --self 10.1.0.1 10.1.0.1 --verify --iterations 20 --size 8,100000 --mode ";
+	const std::string self =
+		"bandwidth --self 10.1.0.1 10.1.0.1 --verify --iterations 20 --size 8,100000 --mode ";
 
 	/* Paths that are there already stay as they are. */
 	ASSERT_EQ(unload_module(1).status, 0);

@@ -298,8 +298,8 @@ public:
 		set_head(++head);
 		return completion;
 	}
-	// The next completion, or nothing within the time; which begins anew when a signal, or work that io_uring
-	// has for this thread, ends the wait early.
+	// The next completion, or nothing within the time; which begins anew when a signal, or work that
+	// io_uring has for this thread, ends the wait early.
 	std::optional<Completion> next(std::uint64_t timeout_ns = patience_ns)
 	{
 		while (tail() == head && wait(1, timeout_ns) == -EINTR)

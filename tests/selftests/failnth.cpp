@@ -21,7 +21,8 @@
 #include <cstring>
 #include <vector>
 
-namespace {
+namespace
+{
 
 constexpr std::uint64_t wait_ns = 10'000'000'000;
 constexpr int faults_max = 100'000;
@@ -50,26 +51,36 @@ bool check(const char *what, long result)
 	return false;
 }
 
-class descriptor {
+class descriptor
+{
 public:
 	descriptor() = default;
-	explicit descriptor(int fd) : fd_(fd) {}
+	explicit descriptor(int fd) : fd_(fd)
+	{
+	}
 	descriptor(const descriptor &) = delete;
 	descriptor &operator=(const descriptor &) = delete;
-	~descriptor() { reset(-1); }
+	~descriptor()
+	{
+		reset(-1);
+	}
 	void reset(int fd)
 	{
 		if (fd_ >= 0)
 			close(fd_);
 		fd_ = fd;
 	}
-	[[nodiscard]] int get() const { return fd_; }
+	[[nodiscard]] int get() const
+	{
+		return fd_;
+	}
 
 private:
 	int fd_ = -1;
 };
 
-class ring {
+class ring
+{
 public:
 	ring() = default;
 	ring(const ring &) = delete;
@@ -116,7 +127,10 @@ public:
 		return status;
 	}
 
-	[[nodiscard]] int fd() const { return fd_.get(); }
+	[[nodiscard]] int fd() const
+	{
+		return fd_.get();
+	}
 
 private:
 	descriptor fd_;
@@ -208,7 +222,7 @@ void live()
 	check("query", ioctl(device.get(), IBRELK_IOC_QUERY, &query));
 	for (int i = 0; i < 2; i++)
 		if (!rings[i].open(device.get()) ||
-		    !open_endpoint(device.get(), rings[i].fd(), endpoint[i], addr[i]))
+			!open_endpoint(device.get(), rings[i].fd(), endpoint[i], addr[i]))
 			return;
 	peer.addr = addr[1];
 	if (!check("peer add", ioctl(endpoint[0].get(), IBRELK_IOC_PEER_ADD, &peer)))
@@ -274,7 +288,7 @@ int main()
 	nth_file = open("/proc/self/fail-nth", O_RDWR);
 	if (nth_file < 0)
 		fail("/proc/self/fail-nth", errno);
-	live();		// makes the path and all that the C library wants once
+	live(); // makes the path and all that the C library wants once
 	for (faults = 1; faults < faults_max; faults++) {
 		arm(faults);
 		live();

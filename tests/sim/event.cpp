@@ -393,8 +393,8 @@ bool mod_delayed_work(workqueue_struct *wq, delayed_work *work, unsigned long de
 	return pending;
 }
 
-// Work runs to its end in one go, so there is nothing to wait for but by mistake. (Work whose time has come but that
-// has not begun is not waited for either: the module flushes only what runs by the clock.)
+// Work runs to its end in one go, so there is nothing to wait for but by mistake. (Work whose time has come
+// but that has not begun is not waited for either: the module flushes only what runs by the clock.)
 bool flush_work(work_struct *work)
 {
 	sim_might_sleep("flush_work");

@@ -28,8 +28,8 @@ struct ibrelk_endpoint {
 namespace
 {
 
-// A full endpoint gets room when a command is over. One that leaves no completion wakes nobody who waits for the
-// ring, so that we look again now and then: soon at first, then every millisecond.
+// A full endpoint gets room when a command is over. One that leaves no completion wakes nobody who waits for
+// the ring, so that we look again now and then: soon at first, then every millisecond.
 constexpr std::uint64_t look_again_min_ns = 20'000;
 constexpr std::uint64_t look_again_max_ns = 1'000'000;
 
@@ -181,12 +181,9 @@ extern "C" int ibrelk_endpoint_wait_room(
 	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) noexcept
 {
 	switch (opcode) {
-	case IBRELK_OP_RECV:
-		return sys::poll(endpoint->fd, POLLWRBAND, timeout_ns);
-	case IBRELK_OP_CANCEL:
-		return sys::poll(endpoint->fd, POLLPRI, timeout_ns);
-	default:
-		return sys::poll(endpoint->fd, POLLOUT, timeout_ns);
+	case IBRELK_OP_RECV: return sys::poll(endpoint->fd, POLLWRBAND, timeout_ns);
+	case IBRELK_OP_CANCEL: return sys::poll(endpoint->fd, POLLPRI, timeout_ns);
+	default: return sys::poll(endpoint->fd, POLLOUT, timeout_ns);
 	}
 }
 

@@ -73,7 +73,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_SUBMIT, ETIMEDOUT, "no room for a command came up in time"},
 	{IBRELK_CALL_SUBMIT, ENODEV, "the RDMA device of the endpoint is gone"},
 	{IBRELK_CALL_SUBMIT, EHOSTUNREACH,
-		"RC and UC do not connect an address with itself: load the module with loopback=1, or use UD"},
+		"RC and UC do not connect an address with itself: load the module with loopback=1, or use "
+		"UD"},
 	{IBRELK_CALL_SUBMIT, EIO, "the endpoint's io_uring broke"},
 
 	{IBRELK_CALL_COMPLETION, ECANCELED, "cancelled"},

@@ -416,8 +416,9 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 	// The link is there again, and nothing had come.
 	side.now += 100 * us;
 	side.take(side.peer_ack(side.n));
-	EXPECT_EQ(side.lost, (Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
-				     {3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
+	EXPECT_EQ(side.lost,
+		(Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
+			{3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
 	EXPECT_EQ(rel_in_flight(&side.conn), 0u);
 	EXPECT_EQ(side.conn.sender.floor, side.conn.sender.next);
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "until something is sent again";

@@ -139,8 +139,7 @@ TEST(wire_token, reads_nothing_but_a_whole_header)
 TEST(wire_parse, every_type_of_packet)
 {
 	EXPECT_EQ(Draft().eager(0, 100, 100).parse(), WIRE_OK);
-	for (u8 type :
-		{WIRE_PACKET_RELIABLE, WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
+	for (u8 type : {WIRE_PACKET_RELIABLE, WIRE_PACKET_UNRELIABLE, WIRE_PACKET_ACK, WIRE_PACKET_PROBE}) {
 		const bool numbered = type == WIRE_PACKET_RELIABLE || type == WIRE_PACKET_UNRELIABLE;
 		Draft draft;
 

@@ -596,7 +596,8 @@ int poll(int fd, short events, std::uint64_t timeout_ns) noexcept
 		return -EBADF;
 
 	const auto room = [&] {
-		return (events & (POLLWRBAND | POLLPRI)) || endpoint->second->held.size() < endpoint->second->sends_max;
+		return (events & (POLLWRBAND | POLLPRI)) ||
+			endpoint->second->held.size() < endpoint->second->sends_max;
 	};
 
 	if (timeout_ns == UINT64_MAX)
