@@ -291,9 +291,12 @@ static void path_connect_work(struct work_struct *work)
 		path->transport->disconnect(path);
 	ret = ibr_path_renew_token(path);
 
-	/* Asked and answered under one lock: whoever queues a send later sees the state and asks again. */
+	/*
+	 * Asked and answered under one lock: whoever queues a send later sees the state and asks again. What has
+	 * broken only now still holds on to its connection, and has queued this work again.
+	 */
 	spin_lock_bh(&path->lock);
-	if (path->state != IBRELK_PATH_UP && !path->removed) {
+	if (path->state != IBRELK_PATH_UP && (broken || path->state != IBRELK_PATH_BROKEN) && !path->removed) {
 		wanted = path_wanted(path);
 		path->state = wanted ? IBRELK_PATH_CONNECTING : IBRELK_PATH_DOWN;
 	}
@@ -429,6 +432,7 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	/* Whoever has spoken with a former life of the peer learns that it is over. */
 	if (!same && path->established)
 		path_reset(path, -ECONNRESET, true);
+	WARN_ON_ONCE(path->qp || path->transport_data);
 	path->remote = *remote;
 	path->qp = qp;
 	path->transport_data = transport_data;

@@ -289,6 +289,59 @@ static void rebuilt(struct kunit *test)
 	world_check(test);
 }
 
+/* struct breaker - breaks a path from softirq, at times that have nothing to do with what the path does */
+struct breaker {
+	struct hrtimer timer;
+	struct ibr_path *path;
+	u64 random;
+	u32 breaks;
+};
+
+static enum hrtimer_restart breaker_break(struct hrtimer *timer)
+{
+	struct breaker *breaker = container_of(timer, struct breaker, timer);
+
+	ibr_path_broken(breaker->path, NULL, -EIO);
+	breaker->breaks++;
+	breaker->random = breaker->random * 6364136223846793005ull + 1442695040888963407ull;
+	hrtimer_forward_now(timer, ns_to_ktime(5000 + (breaker->random >> 32) % 1000000));
+	return HRTIMER_RESTART;
+}
+
+/*
+ * Also while it is being connected, and when nothing is to be done but the work that connects runs all the same:
+ * what it finds broken has something to let go of, or it is lost (ibr_path_connected() would warn, and so would
+ * kmemleak).
+ */
+static void broken_at_any_moment(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b), i, k;
+	unsigned long buffer = user_alloc(test, STRIDE);
+	struct breaker *breaker = kunit_kzalloc(test, sizeof(*breaker), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, breaker);
+	breaker->path = path;
+	breaker->random = 1;
+	hrtimer_setup(&breaker->timer, breaker_break, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	hrtimer_start(&breaker->timer, 0, HRTIMER_MODE_REL_SOFT);
+	for (i = 0; i < 40; i++) {
+		side_recv(test, b, IBRELK_PEER_ANY, buffer, STRIDE, i, i);
+		side_send(test, a, peer, buffer, 100, i, i);
+		for (k = 0; k < 200; k++) {
+			mod_delayed_work(ibr_wq, &path->connect_work, 0);
+			flush_delayed_work(&path->connect_work);
+		}
+		side_wait_op(test, b, i, 0);
+		side_wait_op(test, a, i, 0);
+	}
+	hrtimer_cancel(&breaker->timer);
+	KUNIT_EXPECT_GT(test, breaker->breaks, 0);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* Nothing gets through for long enough that the queue pair is suspected: what was accepted still arrives. */
 static void black_out(struct kunit *test)
 {
@@ -439,6 +492,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(survived_natively, trouble_next_native),
 	KUNIT_CASE_PARAM(credit_comes_back, mode_next_native),
 	KUNIT_CASE_PARAM(rebuilt, mode_next_reliable),
+	KUNIT_CASE_PARAM(broken_at_any_moment, mode_next_reliable),
 	KUNIT_CASE_PARAM(black_out, mode_next_reliable),
 	KUNIT_CASE_PARAM(given_up, mode_next),
 	KUNIT_CASE_PARAM(silent_peer_is_asked, mode_next),
