@@ -82,13 +82,17 @@ std::string Lab::console(int node) const
 
 void Lab::set_fault(int node, const std::string &netem)
 {
-	run_ok(node, fmt::format("tc qdisc replace dev eth0 root netem limit 10000 {}", netem));
+	// Not changed: what the new faults do not mention would stay.
+	run_ok(node,
+		fmt::format("tc qdisc del dev eth0 parent 1:1 2>/dev/null; "
+			    "tc qdisc add dev eth0 parent 1:1 netem limit 10000 {}",
+			netem));
 }
 
 void Lab::clear_fault(int node)
 {
 	// There may be none.
-	run_ok(node, "tc qdisc del dev eth0 root 2>/dev/null; ! tc qdisc show dev eth0 | grep netem");
+	run_ok(node, "tc qdisc del dev eth0 parent 1:1 2>/dev/null; ! tc qdisc show dev eth0 | grep netem");
 }
 
 void Lab::link_down(int node)

@@ -54,6 +54,7 @@ const std::vector<std::string> node_modules = {
 	"ib_uverbs",
 	"rdma_ucm",
 	"sch_netem",
+	"sch_prio",
 };
 
 std::string seconds(Duration duration)

@@ -170,6 +170,30 @@ TEST_F(LabTest, set_fault__drops_packets)
 	cluster->clear_fault(1);
 }
 
+// From 6.12 on soft-RoCE takes any packet that the device does not take for the end of its queue pair, and if
+// it was that of the connection manager (QP 1) the node cannot connect any more.
+TEST_F(LabTest, set_fault__drops_nothing_else)
+{
+	const std::string errors = "cat /sys/class/infiniband/rxe0/ports/1/hw_counters/send_err";
+	const std::string stream = "ib_send_bw -c UC -d rxe0 -x 1 -m 4096 -s 4096 -D 60";
+	const std::string before = cluster->run_ok(1, errors);
+	lab::Job server = cluster->start(2, stream);
+	cluster->wait_until(2, "grep -q ':4853 .* 0A ' /proc/net/tcp");
+	lab::Job client = cluster->start(1, stream + " 10.1.0.2");
+	cluster->wait_until(1, "rdma res show qp | grep -q 'type UC state RTS'");
+
+	for (int i = 0; i < 10; i++) {
+		cluster->set_fault(1, "delay 1ms");
+		cluster->clear_fault(1);
+	}
+	EXPECT_TRUE(client.running()) << client.output();
+	client.kill(9);
+	server.kill(9);
+	client.wait(Duration(20));
+	server.wait(Duration(20));
+	EXPECT_EQ(cluster->run_ok(1, errors), before);
+}
+
 TEST_F(LabTest, set_fault__duplicates_and_delays)
 {
 	cluster->set_fault(2, "duplicate 100%");
