@@ -6,21 +6,16 @@
  */
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-extern "C" {
-#include "match.h"
-}
+#include "history.hpp"
 
 namespace
 {
-
-constexpr u64 ignore_all = ~0ull;
 
 /* An empty table, whose entries are checked to have been taken out before it goes. */
 class Match : public ::testing::Test
@@ -108,20 +103,6 @@ private:
 	std::vector<std::unique_ptr<match_recv>> recvs;
 	std::vector<std::unique_ptr<match_message>> messages;
 };
-
-size_t chain_max(const hlist_head *buckets)
-{
-	size_t longest = 0;
-
-	for (size_t i = 0; i < MATCH_BUCKETS; i++) {
-		size_t length = 0;
-
-		for (const hlist_node *node = buckets[i].first; node; node = node->next)
-			length++;
-		longest = std::max(longest, length);
-	}
-	return longest;
-}
 
 } // namespace
 
@@ -447,260 +428,6 @@ TEST_F(Match, match_message_first__tears_down_both_spaces)
 	EXPECT_EQ(match_message_first(match.get()), nullptr);
 }
 
-namespace
-{
-
-/*
- * The model: two vectors in order of age, searched from the start, and the definition of fitting
- * written out once more. Entries are named by index, so that nothing of match.c is trusted.
- */
-struct model_recv {
-	size_t id;
-	u64 tag, ignore, cookie;
-	u32 source;
-	u8 space;
-};
-
-struct model_message {
-	size_t id;
-	u64 tag;
-	u32 source;
-	u8 space;
-};
-
-bool model_fits(const model_recv &recv, u32 source, u8 space, u64 tag)
-{
-	if (recv.space != space)
-		return false;
-	if (recv.source != MATCH_SOURCE_ANY && recv.source != source)
-		return false;
-	return (recv.tag | recv.ignore) == (tag | recv.ignore);
-}
-
-class History
-{
-public:
-	explicit History(u64 seed) : random(seed)
-	{
-		match_init(match.get(), random());
-		sources = 1 + random() % 4;
-		tags = 1 + random() % 6;
-		any_source_pct = random() % 60;
-		wild_tag_pct = random() % 60;
-		arrive_pct = 30 + random() % 40;
-		remove_pct = random() % 20;
-		tag_shift = static_cast<int>(random() % 60);
-	}
-
-	void run(int steps)
-	{
-		for (int i = 0; i < steps && !::testing::Test::HasFailure(); i++) {
-			step();
-			ASSERT_EQ(match->recvs, model_recvs.size());
-			ASSERT_EQ(match->messages, model_messages.size());
-		}
-		drain();
-	}
-
-private:
-	u32 draw(u64 n)
-	{
-		return static_cast<u32>(random() % n);
-	}
-	bool chance(u64 pct)
-	{
-		return random() % 100 < pct;
-	}
-	u32 any_of_sources()
-	{
-		return draw(sources) * 7;
-	}
-	u64 any_of_tags()
-	{
-		return static_cast<u64>(draw(tags)) << tag_shift;
-	}
-	u8 any_of_spaces()
-	{
-		return chance(15) ? MATCH_UNTAGGED : MATCH_TAGGED;
-	}
-
-	void step()
-	{
-		if (chance(remove_pct)) {
-			switch (draw(3)) {
-			case 0: remove_recv(); break;
-			case 1: remove_message(); break;
-			case 2:
-				if (chance(20))
-					cancel_all();
-				break;
-			}
-		} else if (chance(arrive_pct)) {
-			arrive();
-		} else {
-			post();
-		}
-	}
-
-	void post()
-	{
-		size_t id = recvs.size();
-		auto recv = std::make_unique<match_recv>();
-
-		recv->source = chance(any_source_pct) ? MATCH_SOURCE_ANY : any_of_sources();
-		recv->tag = any_of_tags();
-		recv->ignore = chance(wild_tag_pct) ? (chance(50) ? ignore_all : any_of_tags()) : 0;
-		recv->space = any_of_spaces();
-		recv->cookie = draw(5);
-
-		model_recv wanted{id, recv->tag, recv->ignore, recv->cookie, recv->source, recv->space};
-		auto oldest = std::ranges::find_if(model_messages,
-			[&](const model_message &m) { return model_fits(wanted, m.source, m.space, m.tag); });
-		match_message *message = match_recv_post(match.get(), recv.get());
-
-		if (oldest == model_messages.end()) {
-			ASSERT_EQ(message, nullptr);
-			ASSERT_TRUE(recv->posted);
-			model_recvs.push_back(wanted);
-		} else {
-			ASSERT_EQ(message, messages[oldest->id].get());
-			ASSERT_FALSE(recv->posted);
-			ASSERT_FALSE(message->waiting);
-			forget(*message);
-			model_messages.erase(oldest);
-		}
-		recvs.push_back(std::move(recv));
-	}
-
-	void arrive()
-	{
-		size_t id = messages.size();
-		model_message arrived{id, any_of_tags(), any_of_sources(), any_of_spaces()};
-		auto oldest = std::ranges::find_if(model_recvs, [&](const model_recv &r) {
-			return model_fits(r, arrived.source, arrived.space, arrived.tag);
-		});
-		match_recv *recv =
-			match_message_take(match.get(), arrived.source, arrived.space, arrived.tag);
-
-		if (oldest != model_recvs.end()) {
-			ASSERT_EQ(recv, recvs[oldest->id].get());
-			ASSERT_FALSE(recv->posted);
-			forget(*recv);
-			model_recvs.erase(oldest);
-			return;
-		}
-		ASSERT_EQ(recv, nullptr);
-		/* Now and then the owner has no memory to keep it; the table must not mind. */
-		if (chance(10))
-			return;
-
-		auto message = std::make_unique<match_message>();
-
-		message->source = arrived.source;
-		message->tag = arrived.tag;
-		message->space = arrived.space;
-		match_message_keep(match.get(), message.get());
-		ASSERT_TRUE(message->waiting);
-		model_messages.push_back(arrived);
-		messages.push_back(std::move(message));
-	}
-
-	void remove_recv()
-	{
-		if (model_recvs.empty())
-			return;
-		auto chosen = model_recvs.begin() + draw(model_recvs.size());
-		match_recv *recv = recvs[chosen->id].get();
-
-		match_recv_remove(match.get(), recv);
-		ASSERT_FALSE(recv->posted);
-		forget(*recv);
-		model_recvs.erase(chosen);
-	}
-
-	void remove_message()
-	{
-		if (model_messages.empty())
-			return;
-		auto chosen = model_messages.begin() + draw(model_messages.size());
-		match_message *message = messages[chosen->id].get();
-
-		match_message_remove(match.get(), message);
-		ASSERT_FALSE(message->waiting);
-		forget(*message);
-		model_messages.erase(chosen);
-	}
-
-	void cancel_all()
-	{
-		u64 cookie = draw(6);
-		LIST_HEAD(cancelled);
-		u32 count = match_cancel_all(match.get(), cookie, &cancelled);
-
-		for (; count; count--) {
-			auto oldest = std::ranges::find(model_recvs, cookie, &model_recv::cookie);
-
-			ASSERT_NE(oldest, model_recvs.end());
-			ASSERT_FALSE(list_empty(&cancelled));
-			match_recv *recv = list_first_entry(&cancelled, match_recv, links.all);
-			ASSERT_EQ(recv, recvs[oldest->id].get());
-			ASSERT_FALSE(recv->posted);
-			list_del(&recv->links.all);
-			forget(*recv);
-			model_recvs.erase(oldest);
-		}
-		ASSERT_TRUE(list_empty(&cancelled));
-		ASSERT_EQ(std::ranges::find(model_recvs, cookie, &model_recv::cookie), model_recvs.end());
-	}
-
-	/* Frees what was taken out, so that the sanitizer sees a table that still points to it. */
-	void forget(match_recv &gone)
-	{
-		for (auto &recv : recvs)
-			if (recv.get() == &gone)
-				recv.reset();
-	}
-
-	void forget(match_message &gone)
-	{
-		for (auto &message : messages)
-			if (message.get() == &gone)
-				message.reset();
-	}
-
-	void drain()
-	{
-		size_t left = model_recvs.size();
-
-		while (match_recv *recv = match_recv_first(match.get())) {
-			ASSERT_GT(left--, 0u);
-			match_recv_remove(match.get(), recv);
-			forget(*recv);
-		}
-		ASSERT_EQ(left, 0u);
-		left = model_messages.size();
-		while (match_message *message = match_message_first(match.get())) {
-			ASSERT_GT(left--, 0u);
-			match_message_remove(match.get(), message);
-			forget(*message);
-		}
-		ASSERT_EQ(left, 0u);
-		ASSERT_EQ(chain_max(match->recv_hash), 0u);
-		ASSERT_EQ(chain_max(match->message_hash), 0u);
-	}
-
-	std::mt19937_64 random;
-	u64 sources, tags, any_source_pct, wild_tag_pct, arrive_pct, remove_pct;
-	int tag_shift;
-	std::unique_ptr<struct match> match = std::make_unique<struct match>();
-	std::vector<std::unique_ptr<match_recv>> recvs;
-	std::vector<std::unique_ptr<match_message>> messages;
-	std::vector<model_recv> model_recvs;
-	std::vector<model_message> model_messages;
-};
-
-} // namespace
-
 TEST(MatchProperty, behaves_as_the_model__over_many_histories)
 {
 	const char *only = std::getenv("MATCH_SEED");
@@ -708,9 +435,15 @@ TEST(MatchProperty, behaves_as_the_model__over_many_histories)
 	u64 last = only ? first : 2000;
 
 	for (u64 seed = first; seed <= last; seed++) {
-		SCOPED_TRACE("MATCH_SEED=" + std::to_string(seed));
-		History(seed).run(400);
-		if (HasFailure())
-			break;
+		std::mt19937_64 random(seed);
+		History history([&random](u64 n) { return random() % n; });
+
+		try {
+			for (int i = 0; i < 400; i++)
+				history.step();
+			history.drain();
+		} catch (const Broken &broken) {
+			FAIL() << "MATCH_SEED=" << seed << ": " << broken.what();
+		}
 	}
 }
