@@ -57,7 +57,8 @@ void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
 	struct rel_credit *credit = &conn->credit;
 
 	if (rel_seq_after(limit, credit->limit)) {
-		if (unlikely(rel_seq_diff(limit, rel_credit_next(conn)) > CREDIT_MAX)) {
+		/* Not signed: what is after a limit that is ahead of the next number can be half the numbers off. */
+		if (unlikely(limit - rel_credit_next(conn) > CREDIT_MAX)) {
 			conn->stats.nonsense++;
 			return;
 		}

@@ -56,6 +56,20 @@ TEST(rel_credit_handle, more_than_can_be)
 	EXPECT_EQ(side.conn.credit.limit, n + 32768);
 }
 
+// As far ahead of the last limit as a number can be, it is behind the next number, which is a little older:
+// taken for one that is small, it would block the sender for ever.
+TEST(rel_credit_handle, more_than_can_be__behind_the_next_number)
+{
+	Side side(config_credit(true, 8, 100));
+	u32 limit = side.start() + 100;
+
+	side.take(grant(side, limit + 0x7fffffff));
+	side.take(grant(side, limit + 0x7fffffff - 50));
+	EXPECT_EQ(side.conn.credit.limit, limit);
+	EXPECT_EQ(side.conn.stats.nonsense, 2u);
+	EXPECT_TRUE(side.can_send(REL_UNRELIABLE));
+}
+
 TEST(rel_credit_handle, opens_a_blocked_window)
 {
 	Side side(config_credit(false, 8, 1));
