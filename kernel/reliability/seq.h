@@ -27,10 +27,10 @@ static inline bool rel_seq_after(u32 a, u32 b)
 	return rel_seq_diff(a, b) > 0;
 }
 
-/** rel_seq_max() - the newer one */
+/** rel_seq_max() - the newer one; @a if they are exactly 2^31 apart, so that what only rises does not jump */
 static inline u32 rel_seq_max(u32 a, u32 b)
 {
-	return rel_seq_before(a, b) ? b : a;
+	return rel_seq_after(b, a) ? b : a;
 }
 
 #endif /* REL_SEQ_H */

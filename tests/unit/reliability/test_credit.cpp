@@ -248,6 +248,18 @@ TEST(rel_credit_handle_probe, beyond_what_was_granted)
 	EXPECT_EQ(le32_to_cpu(header.credit), n + 16);
 }
 
+// Half of all numbers away from what credit is counted from, just when all that was granted has been used.
+TEST(rel_credit_handle_probe, from_the_other_half_of_the_numbers)
+{
+	Side side(config_credit(false, 8, 8));
+	u32 n = side.peer_start();
+
+	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8));
+	for (u32 off : {0x7fffffffu, 0x80000000u, 0x80000001u})
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8 + off));
+	EXPECT_EQ(side.conn.credit.base, n + 8);
+}
+
 TEST(rel_credit_due, after_half_of_what_was_granted)
 {
 	for (u16 credits : {1, 2, 3, 8, 9}) {

@@ -25,4 +25,5 @@ TEST(seq, max__is_the_newer_one)
 	EXPECT_EQ(rel_seq_max(0xfffffff0, 3), 3u);
 	EXPECT_EQ(rel_seq_max(3, 0xfffffff0), 3u);
 	EXPECT_EQ(rel_seq_max(9, 9), 9u);
+	EXPECT_EQ(rel_seq_max(7, 7 + 0x80000000u), 7u) << "neither";
 }
