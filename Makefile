@@ -9,8 +9,8 @@ PREFIX ?= /usr/local
 LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help deps module user demo check check-unit check-sim check-kunit check-lab check-long bench \
-	bench-full sim lab install format lint clean
+.PHONY: help deps module user demo check check-unit check-fuzz check-sim check-kunit check-lab check-long bench \
+	bench-full sim fuzz lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,11 +29,14 @@ user: deps ## build library, tools, examples, tests and the lab in build/
 demo: module user ## two nodes exchange verified messages over a lossy wire, and how fast
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
-check: module user ## every test: unit, simulator, KUnit in a debug kernel, two-node lab
-	@tests/check.sh unit sim kunit lab
+check: module user ## every test: unit, fuzzers, simulator, KUnit in a debug kernel, two-node lab
+	@tests/check.sh unit fuzz sim kunit lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
+
+check-fuzz: deps ## each fuzzer for a minute
+	@tests/check.sh fuzz
 
 check-sim: user ## the simulator: what was found before, a fixed set of seeds, and some fresh ones
 	@tests/check.sh sim
@@ -45,7 +48,7 @@ check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit sim kunit-long lab-long
+	@tests/check.sh unit fuzz sim kunit-long lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh
@@ -58,6 +61,10 @@ N ?= 1000
 HOURS ?= 0
 sim: user ## simulate N runs from SEED on, for HOURS: make sim SEED=7 N=100000 HOURS=2
 	@$(BUILD)/tests/sim/ibrelk-sim --seed $(SEED) --runs $(N) --hours $(HOURS)
+
+SECONDS ?= 600
+fuzz: deps ## run each fuzzer for SECONDS, two at once: make fuzz SECONDS=1800
+	@tests/fuzz/check.sh $(SECONDS)
 
 lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)

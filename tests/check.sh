@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|sim|kunit|kunit-long|lab|lab-long ...
+# usage: check.sh unit|fuzz|sim|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -56,6 +56,11 @@ part_unit()
 	done < <(find "$build/tests/unit" "$build/tests/selftests" -maxdepth 2 -name 'test[-_]*' -type f -executable | sort)
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
+}
+
+part_fuzz()
+{
+	"$root/tests/fuzz/check.sh" "${IBRELK_FUZZ_S:-60}"
 }
 
 # Both builds of the simulator, compiled differently and with other memory, do the same to the last packet.

@@ -2,7 +2,7 @@
 # Installs the Debian packages that building and testing ibrelk need, and is quick when they are there.
 set -eu
 
-packages="build-essential ca-certificates cmake ninja-build pkg-config clang-format clang-tidy sparse
+packages="build-essential ca-certificates cmake ninja-build pkg-config clang clang-format clang-tidy libclang-rt-14-dev sparse
 	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils zstd dash
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev

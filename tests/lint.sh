@@ -45,9 +45,13 @@ run_kernel_doc()
 
 run_clang_tidy()
 {
-	git -C "$root" ls-files 'user/*.cpp' 'tests/*.cpp' | sed "s#^#$root/#" |
-		xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null | grep -E 'warning:|error:' && return 1
-	return 0
+	local found=0
+	git -C "$root" ls-files 'user/*.cpp' 'tests/*.cpp' | grep -v '^tests/fuzz/' | sed "s#^#$root/#" |
+		xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null | grep -E 'warning:|error:' && found=1
+	"$root/tests/fuzz/build.sh" "$build/fuzz" || return 1
+	git -C "$root" ls-files 'tests/fuzz/*.cpp' | sed "s#^#$root/#" |
+		xargs -P "$(nproc)" -n 4 clang-tidy -p "$build/fuzz" --quiet 2>/dev/null | grep -E 'warning:|error:' && found=1
+	return "$found"
 }
 
 run_clang_format()
