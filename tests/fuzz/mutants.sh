@@ -1,0 +1,76 @@
+#!/bin/bash
+# Shows for each fuzzer that it can fail: breaks a copy of the module in one place, and looks whether the fuzzer finds
+# out in time, starting from nothing but the corpus in the tree. Ends with how many did.
+#
+# usage: mutants.sh [NAME ...]
+set -uo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$root/build/fuzz-mutants
+seconds=${IBRELK_FUZZ_MUTANT_S:-120}
+good=0 bad=0
+
+mkdir -p "$work"
+export ASAN_OPTIONS=quarantine_size_mb=16
+exec 3< <(cat <<'TABLE'
+# name | fuzzer | expected | file | change, a substitution of perl
+wire-length | wire | overflow | reliability/wire.c | s/ \|\| header_len > len \|\|/ ||/
+wire-frame | wire | verdict | reliability/wire.c | s/if \(offset > length \|\| payload_len > length - offset\)/if (payload_len > length - offset)/
+wire-type | wire | runtime error\|overflow | reliability/wire.c | s/frame->type >= ARRAY_SIZE\(frame_rules\) \|\| //
+ack-bound | engine | not: \|rule\|runtime error | reliability/ack.c | s/rel_seq_after\(ack, sender->next\) \|\| !rel_seq_before\(last, sender->next\)/0/
+ack-future | engine | rule\|not: | reliability/ack.c | s/acked.word\[1\] &= sender->flight.word\[1\];//
+cookie-twice | pair | rule | reliability/loss.c | s/(rel_bits_clear\(&sender->flight, number - sender->floor\);)/if (cause != REL_LOST_PROBE) $1/
+cookie-kept | engine | rule | reliability/conn.c | s/\twhile \(sender->in_flight\) \{/\twhile (sender->in_flight > 1) {/
+credit-signed | engine | rule | reliability/credit.c | s/limit - rel_credit_next\(conn\) > CREDIT_MAX/rel_seq_diff(limit, rel_credit_next(conn)) > CREDIT_MAX/
+floor-delta | engine | rule | reliability/receive.c | s/delta > REL_SPAN_MAX \|\|/delta > 2 * REL_SPAN_MAX ||/
+timer-lost | pair | rule | reliability/loss.c | s/if \(sender->in_flight\)\n\t\trel_timer_arm\(conn, REL_TIMER_RTO, now [+] conn->rtt.rto_ns\);/(void)now;/
+probe-ack | pair | rule | reliability/receive.c | s/(rel_credit_handle_probe[^\n]*\n)\t\tconn->receiver.ack_now = true;/$1/
+match-order | match | oldest | match.c | s/if \(found && found->order < wild->order\)/if (found && found->order <= wild->order + 1)/
+match-same | match | oldest | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
+match-head | match | find\|oldest\|use-after | match.c | s/\t\tif \(next != links\)\n\t\t\thlist_add_behind\(&next->bucket, &links->bucket\);/(void)next;/
+command-reserved | command | right | command.c | s/ \|\|\n\t    command->reserved\[0\] \|\| command->reserved\[1\]//
+command-length | command | right | command.c | s/command->length > IBR_MESSAGE_MAX/command->length > IBR_MESSAGE_MAX + 1/
+command-short | command | made up\|whole\|returned | command.c | s/got = bytes \/ sizeof\(chunk\[0\]\);/got = want;/
+command-count | command | size\|overflow | command.c | s/ \|\| count > IBR_BATCH_MAX//
+TABLE
+)
+
+while IFS='|' read -r line <&3; do
+	[[ $line == \#* ]] && continue
+	# Bars in a change, or an alternative, are escaped.
+	IFS=$'\x01' read -r name fuzzer expected file change <<<"$(sed 's/\\|/\x02/g; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/' <<<"$line")"
+	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+	expected=${expected//$'\x02'/|} change=${change//$'\x02'/\\|}
+	rm -rf "$work/kernel.new" "$work/corpus"
+	cp -r "$root/kernel" "$work/kernel.new"
+	mkdir -p "$work/corpus"
+	perl -0pi -e "$change" "$work/kernel.new/$file"
+	if cmp -s "$work/kernel.new/$file" "$root/kernel/$file"; then
+		echo "$name: nothing to change in $file"
+		bad=$((bad + 1))
+		continue
+	fi
+	# Only what differs is touched, and so built again.
+	(cd "$work/kernel.new" && find . -type f) | while read -r source; do
+		cmp -s "$work/kernel.new/$source" "$work/kernel/$source" ||
+			install -D "$work/kernel.new/$source" "$work/kernel/$source"
+	done
+	if ! "$root/tests/fuzz/build.sh" "$work/build" -DIBRELK_FUZZ_KERNEL="$work/kernel" >/dev/null; then
+		echo "$name: does not build, see build/fuzz-mutants/build/log"
+		bad=$((bad + 1))
+		continue
+	fi
+	started=$SECONDS
+	"$work/build/fuzz-$fuzzer" -max_total_time="$seconds" -max_len=1024 -timeout=20 \
+		-artifact_prefix="$work/crash-$name-" "$work/corpus" "$root/tests/fuzz/corpus/$fuzzer" >"$work/out" 2>&1
+	found=$(grep -aE '^broken rule|WARN: |runtime error: |^SUMMARY|^ALARM' "$work/out" | head -n 1)
+	if [ -n "$found" ] && grep -qE "$expected" <<<"$found"; then
+		echo "$name: ${found#"$work/"}, after $((SECONDS - started)) s"
+		good=$((good + 1))
+	else
+		echo "$name: expected ${expected}, but: ${found:-nothing fails}"
+		bad=$((bad + 1))
+	fi
+done
+echo "$good passed, $bad failed"
+[ "$bad" -eq 0 ]
