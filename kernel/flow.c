@@ -302,11 +302,11 @@ static int outflow_open(struct ibr_outflow *flow)
 	flow->state = IBR_OUTFLOW_OPENING;
 	flow->impatient = false;
 	flow->patient_until = 0;
-	flow->sequence = 0;
-	flow->cost = 0;
-	flow->limit = 0;
-	flow->announced = 0;
-	flow->announce_limit = 0;
+	flow->sequence = IBR_COUNTERS_START;
+	flow->cost = IBR_COUNTERS_START;
+	flow->limit = IBR_COUNTERS_START;
+	flow->announced = IBR_COUNTERS_START;
+	flow->announce_limit = IBR_COUNTERS_START;
 	kref_get(&flow->ref);		/* held by the path's list */
 	list_add_tail(&flow->on_path, &path->outflows);
 	ibr_path_add_flow(path);
@@ -392,7 +392,7 @@ static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *f
 	flow->state = IBR_OUTFLOW_OPEN;
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
-	flow->grant = flow->limit;
+	flow->grant = flow->limit - flow->cost;
 	flow->announce_limit = le32_to_cpu(frame->accept.announce);
 	list_for_each_entry(send, &flow->queue, link)
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
@@ -683,8 +683,11 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	flow->endpoint = endpoint;
 	ibr_path_get(path);
 	flow->path = path;
-	flow->limit = inflow_reserve(endpoint, IBR_GRANT_MAX);
-	flow->grant = flow->limit;
+	flow->next = IBR_COUNTERS_START;
+	flow->announced = IBR_COUNTERS_START;
+	flow->spent = IBR_COUNTERS_START;
+	flow->grant = inflow_reserve(endpoint, IBR_GRANT_MAX);
+	flow->limit = flow->spent + flow->grant;
 	inflow_reserve_headers(flow, IBR_HEADERS_FIRST, 1);
 	list_add_tail(&flow->on_path, &path->inflows);
 	hlist_add_head(&flow->node, inflow_bucket(path, frame));

@@ -492,6 +492,11 @@ static struct ibr_ring *ibr_ring_alloc(u32 entries)
 		return NULL;
 	}
 	ring->entry = (void *)ring->header + PAGE_SIZE;
+	ring->tail = IBR_COUNTERS_START;
+	ring->published = IBR_COUNTERS_START;
+	ring->head = IBR_COUNTERS_START;
+	ring->header->tail = IBR_COUNTERS_START;
+	ring->header->head = IBR_COUNTERS_START;
 	ring->header->entries = entries;
 	ring->header->entries_offset = PAGE_SIZE;
 	return ring;

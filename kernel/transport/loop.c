@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "../flow.h"
+#include "../params.h"
 #include "../path.h"
 #include "loop.h"
 #include "transport.h"
@@ -128,6 +129,8 @@ static int loop_connect(struct ibr_path *path)
 		return -ENOMEM;
 	memcpy(remote.instance, ibr_instance, sizeof(remote.instance));
 	loop->path = path;
+	loop->head = IBR_COUNTERS_START;
+	loop->tail = IBR_COUNTERS_START;
 	tasklet_setup(&loop->tasklet, loop_deliver);
 	for (i = 0; i < LOOP_SLOTS; i++)
 		loop->slots[i].slot.header = loop->slots[i].packet;

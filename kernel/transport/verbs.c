@@ -27,6 +27,7 @@
 #include <rdma/rdma_cm.h>
 
 #include "../frag.h"
+#include "../params.h"
 #include "../path.h"
 #include "verbs.h"
 
@@ -881,6 +882,9 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	if (ret)
 		goto err_memory;
 	qp_prepare(qp);
+	qp->posted = IBR_COUNTERS_START;
+	qp->completed = IBR_COUNTERS_START;
+	qp->reapable = IBR_COUNTERS_START;
 	ret = qp_create_cqs(qp);
 	if (ret)
 		goto err_memory;

@@ -88,6 +88,8 @@
 	X(softirq_us, "until a softirq runs, at most", 2)                                                     \
 	X(work_us, "until work runs, at most", 20)                                                            \
 	X(reuse, "caches give out again what was freed last", 0)                                              \
+	/* counters */                                                                                         \
+	X(wrap, "how far below their wrap counters begin; 0: they begin with 0", 0)                           \
 	X(faults_ms, "time during which there are faults", 50)
 
 struct sim_config {

@@ -52,8 +52,11 @@ void sim_set_linger(u32 ms)
 	*(unsigned int *)sim_param_linger_ms = ms;
 }
 
+u32 sim_counters_start;
+
 void sim_module_load(void)
 {
+	sim_counters_start = -(u32)sim_config.wrap;
 #define X(name) *(unsigned int *)sim_param_##name = (unsigned int)sim_config.name;
 	PARAMS(X)
 #undef X

@@ -46,9 +46,12 @@ u64 get_random_u64()
 	return sim_random(SIM_RANDOM_KERNEL);
 }
 
+// Tokens of paths are drawn so, and packets are numbered from there on. (Not closer to the wrap: a token
+// shall hardly ever be drawn twice.)
 u32 get_random_u32()
 {
-	return static_cast<u32>(sim_random(SIM_RANDOM_KERNEL));
+	const u32 drawn = static_cast<u32>(sim_random(SIM_RANDOM_KERNEL));
+	return sim_config.wrap ? drawn | ~0x3fffu : drawn;
 }
 
 void get_random_bytes(void *to, std::size_t bytes)
@@ -152,12 +155,15 @@ int xa_alloc_cyclic(xarray *xa, u32 *id, void *entry, xa_limit limit, u32 *next,
 	if (!map_room(xa, gfp))
 		return -ENOMEM;
 	const u32 from = std::max(*next, limit.min);
-	if ((from > limit.max || !map_free(map_of(xa), from, limit.max, id)) &&
-		!map_free(map_of(xa), limit.min, limit.max, id))
-		return -EBUSY;
+	int wrapped = 0;
+	if (from > limit.max || !map_free(map_of(xa), from, limit.max, id)) {
+		if (from == limit.min || !map_free(map_of(xa), limit.min, limit.max, id))
+			return -EBUSY;
+		wrapped = 1;
+	}
 	*next = *id + 1;
 	(*map_of(xa))[*id] = entry;
-	return 0;
+	return wrapped;
 }
 
 int sim_xa_insert(xarray *xa, unsigned long index, void *entry, gfp_t gfp)

@@ -29,6 +29,9 @@ void __wrap_ibr_drive_init(struct ibr_path *path)
 	if (path_count == PATHS_MAX)
 		sim_fail("shim", "too many paths");
 	paths[path_count++] = path;
+	/* Handles have 24 bits. */
+	if (sim_config.wrap)
+		path->handle_next = (1u << 24) - (u32)sim_config.wrap;
 	__real_ibr_drive_init(path);
 }
 

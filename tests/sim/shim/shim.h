@@ -13,6 +13,10 @@
 #include "rdma.h"
 #include "table.h"
 
+/* Where counters that wrap begin, of all that is made from now on. */
+extern u32 sim_counters_start;
+#define IBR_COUNTERS_START	sim_counters_start
+
 /* compat.h speaks of it; the simulator comes by ibr_command_batch(). */
 struct io_uring_sqe {
 	u8 cmd[16];
