@@ -21,6 +21,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/delay.h>
+#include <linux/log2.h>
 #include <linux/module.h>
 #include <linux/rculist.h>
 #include <linux/slab.h>
@@ -865,8 +866,9 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	qp->type = type;
 	qp->packet_max = packet_max;
 	qp->grh = ud ? sizeof(struct ib_grh) : 0;
-	qp->send_depth = min_t(u32, ud ? SEND_DEPTH_UD : SEND_DEPTH,
-			       qp->device->ib->attrs.max_qp_wr);
+	/* A power of two, so that the place of a work request in @order does not jump when its number wraps. */
+	qp->send_depth = rounddown_pow_of_two(min_t(u32, ud ? SEND_DEPTH_UD : SEND_DEPTH,
+						    qp->device->ib->attrs.max_qp_wr));
 	qp->recv_depth = min_t(u32, ud ? clamp(ud_recv_depth, 64u, 16384u) : RECV_DEPTH,
 			       qp->device->ib->attrs.max_qp_wr);
 	spin_lock_init(&qp->lock);

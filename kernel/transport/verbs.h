@@ -163,7 +163,7 @@ struct ibr_recv_slot {
  * @type: IB_QPT_RC, IB_QPT_UC or IB_QPT_UD
  * @packet_max: bytes of the longest packet that its buffers are made for
  * @grh: bytes before a received packet
- * @send_depth: work requests in the send queue, so slots
+ * @send_depth: work requests in the send queue, so slots; a power of two
  * @recv_depth: buffers in the receive queue
  * @qp: in the device; NULL until it is open
  * @send_cq: completions of sends, under @lock

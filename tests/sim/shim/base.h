@@ -63,6 +63,11 @@ static inline unsigned long roundup_pow_of_two(unsigned long n)
 	return n <= 1 ? 1 : 1ul << fls64(n - 1);
 }
 
+static inline unsigned long rounddown_pow_of_two(unsigned long n)
+{
+	return 1ul << (fls64(n) - 1);
+}
+
 /* Bits */
 #define DECLARE_BITMAP(name, bits)	unsigned long name[DIV_ROUND_UP(bits, BITS_PER_LONG)]
 
