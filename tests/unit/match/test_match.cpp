@@ -428,6 +428,21 @@ TEST_F(Match, match_message_first__tears_down_both_spaces)
 	EXPECT_EQ(match_message_first(match.get()), nullptr);
 }
 
+// There is no end of receives, but there was of 32 bits.
+TEST_F(Match, match_message_take__order_of_more_than_32_bits)
+{
+	match->order = 0xffffffff;
+
+	match_recv *wild = post(MATCH_SOURCE_ANY, 5);
+	match_recv *exact = post(1, 5);
+	match_recv *last = post(1, 4, 1);
+
+	EXPECT_EQ(match->order, 0x100000002u);
+	EXPECT_EQ(take(1, 5), wild);
+	EXPECT_EQ(take(1, 5), exact);
+	EXPECT_EQ(take(1, 5), last);
+}
+
 TEST(MatchProperty, behaves_as_the_model__over_many_histories)
 {
 	const char *only = std::getenv("MATCH_SEED");
