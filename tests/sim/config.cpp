@@ -179,6 +179,7 @@ struct sim_config config_draw(u64 seed)
 		for (auto fault : config_faults())
 			c.*fault = usual.*fault;
 	}
+	c.wrap = maybe(50) ? scaled(1, 300) : 0;
 	return c;
 }
 

@@ -35,6 +35,10 @@ lock-missing | lock | - | drive.c | s/(void ibr_path_drive\(struct ibr_path \*pa
 lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n\t\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
 sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
+wrap-early | order\|progress\|count\|match | wrap=20 reorder=300000 modes=32 restarts=0 closes=0 alloc=0 | message.c | s/\(s32\)\(message->sequence - sequence\) < 0/message->sequence < sequence/
+wrap-announce | progress\|credit | wrap=300 messages=400 nodes=2 endpoints=1 eager_max=0 modes=32 restarts=0 closes=0 alloc=0 size_max=200 | flow.c | s/\(s32\)\(announce - flow->announce_limit\) > 0/announce > flow->announce_limit/
+wrap-ring | ring\|completion\|progress\|hang | wrap=20 ring=8 messages=200 | ring.c | s/if \(ring->tail - head > ring->entries\)/if (head > ring->tail || ring->tail - head > ring->entries)/
+wrap-work | envelope\|bytes\|order\|match\|damage\|twice\|memory\|progress | wrap=50 wr_max=40 modes=32 | transport/verbs.c | s/rounddown_pow_of_two//
 answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | path.c | s/rel_ask\(&path->rel, path->now\)/(void)0/
 closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
 TABLE
