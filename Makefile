@@ -9,8 +9,8 @@ PREFIX ?= /usr/local
 LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help deps module user demo check check-unit check-fuzz check-sim check-kunit check-lab check-long bench \
-	bench-full sim fuzz lab install format lint clean
+.PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab \
+	check-long bench bench-full sim fuzz lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,8 +29,8 @@ user: deps ## build library, tools, examples, tests and the lab in build/
 demo: module user ## two nodes exchange verified messages over a lossy wire, and how fast
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
-check: module user ## every test: unit, fuzzers, simulator, KUnit in a debug kernel, two-node lab
-	@tests/check.sh unit fuzz sim kunit lab
+check: module user ## every test: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
+	@tests/check.sh unit fuzz sim model kunit lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
@@ -41,6 +41,9 @@ check-fuzz: deps ## each fuzzer for a minute
 check-sim: user ## the simulator: what was found before, a fixed set of seeds, and some fresh ones
 	@tests/check.sh sim
 
+check-model: deps ## spin explores the model of the handshake with two faults
+	@tests/check.sh model-long
+
 check-kunit: deps ## KUnit suites in a UML kernel with KASAN and lockdep
 	@tests/check.sh kunit
 
@@ -48,7 +51,7 @@ check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim kunit-long lab-long
+	@tests/check.sh unit fuzz sim model-long kunit-long lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|fuzz|sim|kunit|kunit-long|lab|lab-long ...
+# usage: check.sh unit|fuzz|sim|model|model-long|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -122,6 +122,16 @@ sums()
 {
 	echo "$sum_good passed, $sum_bad failed, $sum_skips skipped"
 	[ "$sum_bad" -eq 0 ] && [ "$sum_good" -gt 0 ]
+}
+
+part_model()
+{
+	"$root/tests/model/check.sh"
+}
+
+part_model_long()
+{
+	"$root/tests/model/check.sh" --full
 }
 
 part_kunit()
