@@ -83,8 +83,9 @@ struct Side {
 	// Sends the next cookie (1, 2, ...) without asking whether that may be done.
 	wire_header send(bool more = false, rel_kind kind = REL_RELIABLE)
 	{
-		wire_header header{};
+		wire_header header;
 
+		memset(&header, 0xa5, sizeof(header)); // nor on a cleared header
 		rel_send(&conn, kind, cookie_of(next_id++), more, now, &header);
 		return header;
 	}
@@ -107,7 +108,13 @@ struct Side {
 
 	bool poll(wire_header &header)
 	{
-		return rel_poll_control(&conn, now, &header);
+		bool due = rel_control_due(&conn);
+
+		memset(&header, 0xa5, sizeof(header));
+		bool polled = rel_poll_control(&conn, now, &header);
+
+		rel_assert(polled == due);
+		return polled;
 	}
 
 	// Is a control packet due? Takes it if so.

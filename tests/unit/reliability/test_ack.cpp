@@ -42,6 +42,7 @@ TEST(rel_ack_fill, says_all_that_was_received)
 	EXPECT_EQ(le16_to_cpu(header.ack_delay), 77u);
 	EXPECT_EQ(le32_to_cpu(header.credit), n + 128 + 128);
 	EXPECT_EQ(number_of(header), side.start());
+	EXPECT_EQ(header.floor_delta, 0u);
 	EXPECT_EQ(header.flags, 0u);
 	EXPECT_EQ(header.frames, 0u);
 }
@@ -59,6 +60,8 @@ TEST(rel_ack_fill, delay_counts_from_the_largest_number_and_saturates)
 	EXPECT_EQ(le16_to_cpu(side.send().ack_delay), 65534u);
 	side.now += 1;
 	EXPECT_EQ(le16_to_cpu(side.send().ack_delay), 65535u);
+	side.now += 1 * us;
+	EXPECT_EQ(le16_to_cpu(side.send().ack_delay), 65535u);
 	side.now += 1000000 * ms;
 	EXPECT_EQ(le16_to_cpu(side.send().ack_delay), 65535u);
 }
@@ -75,6 +78,18 @@ TEST(rel_ack_note, after_so_many_packets)
 	EXPECT_FALSE(side.polled());
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
 	EXPECT_EQ(side.conn.stats.acks_explicit, 1u);
+}
+
+TEST(rel_ack_note, after_twice_as_many_if_an_ack_will_let_this_side_send)
+{
+	Side side;
+	u32 n = side.peer_start();
+
+	side.send();
+	take_many(side, n, 31);
+	EXPECT_FALSE(side.polled());
+	take_many(side, n + 31, 1);
+	EXPECT_TRUE(side.polled());
 }
 
 TEST(rel_ack_note, after_a_delay_that_starts_with_the_first)
@@ -233,6 +248,21 @@ TEST(rel_ack_handle, selective)
 	EXPECT_EQ(side.conn.sender.floor, n + 1);
 }
 
+TEST(rel_ack_handle, selective_far_above_the_floor)
+{
+	Side side;
+	u32 n = side.start();
+
+	side.send_many(64);
+	for (u32 i = 1; i <= 50; i++) {
+		rel_loss_declare(&side.conn, n + i, REL_LOST_RACK);
+		side.send();
+	}
+	side.now += 100 * us;
+	side.take(side.peer_ack(n, {70, 110})); // n + 71 and n + 111
+	EXPECT_EQ(side.acked, (std::vector<uintptr_t>{72, 112}));
+}
+
 TEST(rel_ack_handle, every_distance_between_ack_and_floor)
 {
 	// The receiver may know less than the floor (it has not been told yet) or more.
@@ -324,6 +354,16 @@ TEST(rel_ack_handle, sample_without_the_delay)
 	EXPECT_EQ(side.conn.rtt.srtt_ns, 120 * us);
 }
 
+TEST(rel_ack_handle, sample_of_less_than_the_unit_of_the_delay)
+{
+	Side side;
+
+	side.send();
+	side.now += 999 * us + 500;
+	side.take(side.peer_ack(side.start() + 1, {}, 999));
+	EXPECT_EQ(side.conn.rtt.srtt_ns, 500u);
+}
+
 TEST(rel_ack_handle, no_sample_from_a_delay_that_cannot_be)
 {
 	for (u16 delay_us : {500, 501, 65534, 65535}) {
@@ -333,6 +373,7 @@ TEST(rel_ack_handle, no_sample_from_a_delay_that_cannot_be)
 		side.now += 500 * us;
 		side.take(side.peer_ack(side.start() + 1, {}, delay_us));
 		EXPECT_EQ(side.conn.rtt.srtt_ns, 0u) << delay_us;
+		EXPECT_EQ(side.conn.rtt.rto_ns, 10 * ms) << "as it was";
 		EXPECT_EQ(side.acked.size(), 1u);
 	}
 	Side side;

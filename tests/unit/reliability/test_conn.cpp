@@ -170,6 +170,45 @@ TEST(rel_ask, nothing_more_if_an_answer_is_awaited_anyway)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 5 * ms), 0u);
 }
 
+TEST(rel_ask, nor_if_credits_are_asked_for_or_it_has_been_asked)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	EXPECT_FALSE(side.can_send());
+	EXPECT_TRUE(side.polled());
+	rel_ask(&side.conn, side.now);
+	EXPECT_FALSE(side.polled());
+	EXPECT_EQ(side.conn.timer_ns[REL_TIMER_PROBE], side.now + 10 * ms);
+
+	Side idle;
+
+	rel_ask(&idle.conn, idle.now);
+	EXPECT_TRUE(idle.polled());
+	idle.now += 5 * ms;
+	rel_ask(&idle.conn, idle.now);
+	EXPECT_FALSE(idle.polled());
+	EXPECT_EQ(rel_silence_ns(&idle.conn, idle.now), 5 * ms) << "since the first time";
+}
+
+TEST(rel_ask, credits_that_are_lacking_are_still_asked_for_after_the_answer)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	rel_ask(&side.conn, side.now);
+	EXPECT_TRUE(side.polled());
+	EXPECT_FALSE(side.can_send()) << "now there is something to send";
+	side.now += 1 * ms;
+	side.take(side.peer_ack(side.start()));
+	EXPECT_EQ(side.next_timeout(), side.now + 9 * ms);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 3 * ms), 3 * ms);
+}
+
 TEST(rel_silence_ns, goes_on_through_timeouts)
 {
 	rel_config config = config_usual();
@@ -207,6 +246,23 @@ TEST(rel_silence_ns, of_a_sender_blocked_by_credits)
 	}
 }
 
+TEST(rel_silence_ns, lack_of_credits_does_not_start_it_anew)
+{
+	for (bool lost : {false, true}) {
+		rel_config config = config_usual();
+
+		config.peer_credit_pkts = 1;
+		Side side(config);
+
+		side.send();
+		if (lost)
+			rel_loss_declare_all(&side.conn, REL_LOST_RACK);
+		side.now += 5 * ms;
+		EXPECT_FALSE(side.can_send());
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 5 * ms) << lost;
+	}
+}
+
 TEST(rel_silence_ns, starts_anew_when_the_owner_dropped_what_was_lost)
 {
 	Side side;
@@ -218,4 +274,19 @@ TEST(rel_silence_ns, starts_anew_when_the_owner_dropped_what_was_lost)
 	side.now += 3600000 * ms;
 	side.send();
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
+}
+
+TEST(rel_silence_ns, goes_on_when_what_was_lost_is_sent_again_in_time)
+{
+	for (u64 late_ns : {0, 1}) {
+		Side side;
+		u64 begin = side.now;
+
+		side.send();
+		side.run_timeout();
+		ASSERT_EQ(side.lost.size(), 1u);
+		side.now = begin + 2 * (100 * ms) + late_ns; // twice rto_max_us
+		side.send();
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), late_ns ? 0 : 200 * ms);
+	}
 }

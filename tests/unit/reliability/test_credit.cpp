@@ -132,6 +132,22 @@ TEST(rel_credit_block, probes_back_off)
 	EXPECT_EQ(side.conn.stats.probes_sent, 307u);
 }
 
+TEST(rel_credit_block, backoff_doubles_sixteen_times_at_most)
+{
+	rel_config config = config_credit(false, 8, 0);
+
+	config.rto_initial_us = 10;
+	config.rto_max_us = 4000000000;
+	Side side(config);
+
+	EXPECT_FALSE(side.can_send());
+	for (int i = 0; i < 30; i++) {
+		EXPECT_TRUE(side.polled());
+		EXPECT_EQ(side.next_timeout() - side.now, 10 * us << std::min(i, 16));
+		side.run_timeout();
+	}
+}
+
 TEST(rel_credit_block, backoff_starts_anew_each_time)
 {
 	Side side(config_credit(false, 8, 0));

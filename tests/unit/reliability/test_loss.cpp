@@ -86,7 +86,41 @@ TEST(rel_loss_handle_reorder, three_later_arrivals_need_no_window)
 	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
 }
 
-TEST(rel_loss_handle_reorder, but_do_on_a_path_that_reorders)
+TEST(rel_loss_handle_reorder, not_even_those_of_one_burst)
+{
+	Warm side;
+
+	side.send_many(5);
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n, {0, 1, 2}));
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
+}
+
+TEST(rel_loss_handle_reorder, nor_if_the_window_is_full)
+{
+	Warm side;
+
+	side.send_many(64);
+	for (u32 i : {63, 64}) {
+		rel_loss_declare(&side.conn, side.n + i, REL_LOST_PROBE);
+		side.send();
+	}
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.n, {64})); // 63 to 65 are not in flight
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 63u);
+}
+
+TEST(rel_loss_handle_reorder, two_do_even_if_nothing_later_was_sent)
+{
+	Warm side;
+
+	side.send_spaced(3, 1 * us);
+	side.now += 98 * us;
+	side.take(side.peer_ack(side.n, {0, 1}));
+	EXPECT_TRUE(side.lost.empty());
+}
+
+TEST(rel_loss_handle_reorder, but_three_do_where_the_path_reorders)
 {
 	Warm side;
 
@@ -103,6 +137,18 @@ TEST(rel_loss_handle_reorder, but_do_on_a_path_that_reorders)
 	side.take(side.peer_ack(side.n + 2, {0, 1, 2, 3}));
 	EXPECT_TRUE(side.lost.empty());
 	EXPECT_EQ(side.next_timeout(), sent + 101 * us + 25 * us);
+}
+
+TEST(rel_loss_handle_reorder, without_a_sample_the_packet_itself_is_the_measure)
+{
+	Side side;
+	u64 sent = side.now;
+
+	side.send_many(2);
+	side.now += 80 * us;
+	side.take(side.peer_ack(side.start(), {0}, 65535));
+	ASSERT_EQ(side.conn.rtt.srtt_ns, 0u);
+	EXPECT_EQ(side.next_timeout(), sent + 80 * us + 20 * us);
 }
 
 TEST(rel_loss_handle_reorder, oldest_first_and_no_more_than_that)
@@ -223,6 +269,23 @@ TEST(rel_loss_handle_late, remembers_until_the_slot_is_used_again)
 	EXPECT_EQ(side.conn.stats.spurious, 0u);
 }
 
+TEST(rel_loss_handle_late, knows_the_oldest_number_that_is_remembered)
+{
+	Warm side;
+
+	side.send();
+	rel_loss_declare(&side.conn, side.n, REL_LOST_RACK);
+	for (u32 i = 1; i < REL_SPAN_MAX; i++) {
+		side.send();
+		rel_bits_clear(&side.conn.sender.flight, 0);
+		side.conn.sender.in_flight--;
+		rel_send_advance(&side.conn.sender);
+	}
+	side.take(side.peer_ack(side.n + 1));
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_FALSE(rel_bits_any(side.conn.loss.lost));
+}
+
 TEST(rel_loss_handle_late, other_causes_do_not_widen_the_window)
 {
 	for (rel_cause cause : {REL_LOST_PROBE, REL_LOST_TIMEOUT, REL_LOST_RESET}) {
@@ -250,6 +313,58 @@ TEST(rel_loss_handle_late, window_widens_once_for_each_round_trip)
 		side.take(side.peer_ack(first + 3));
 		EXPECT_EQ(side.conn.stats.spurious, 3 * (round + 1));
 		EXPECT_EQ(side.conn.loss.window_steps, 2 + round);
+	}
+}
+
+TEST(rel_loss_handle_late, the_first_packet_of_a_round_trip_counts)
+{
+	Warm side;
+
+	for (u32 round = 0; round < 4; round++) {
+		side.send();
+		rel_loss_declare(&side.conn, side.n + round, REL_LOST_RACK);
+		side.take(side.peer_ack(side.n + round + 1));
+		EXPECT_EQ(side.conn.loss.window_steps, 2 + round);
+	}
+}
+
+TEST(rel_loss_handle_late, so_does_the_first_packet_of_all)
+{
+	Side side;
+
+	side.send();
+	rel_loss_declare(&side.conn, side.start(), REL_LOST_RACK);
+	side.take(side.peer_ack(side.start() + 1));
+	EXPECT_EQ(side.conn.loss.window_steps, 2u);
+}
+
+TEST(rel_loss_handle_late, window_stops_widening)
+{
+	Warm side;
+
+	side.conn.loss.window_steps = 253;
+	for (u32 steps : {254u, 255u, 255u, 255u}) {
+		u32 number = side.conn.sender.next;
+
+		side.send();
+		rel_loss_declare(&side.conn, number, REL_LOST_RACK);
+		side.take(side.peer_ack(number + 1));
+		EXPECT_EQ(side.conn.loss.window_steps, steps);
+	}
+}
+
+TEST(rel_loss_handle_late, an_ack_of_long_ago_says_nothing_beyond_its_bits)
+{
+	for (u32 behind = 120; behind < 140; behind++) {
+		Warm side;
+		std::vector<u32> sacked;
+
+		side.send();
+		rel_loss_declare(&side.conn, side.n, REL_LOST_RACK);
+		for (u32 i = 0; i < std::min(behind, 128u); i++)
+			sacked.push_back(i);
+		side.take(side.peer_ack(side.n - behind, sacked));
+		EXPECT_EQ(side.conn.stats.spurious, behind <= 128 ? 1u : 0u) << behind;
 	}
 }
 
@@ -290,6 +405,55 @@ TEST(rel_loss_handle_late, window_shrinks_after_quiet_recoveries)
 	}
 	EXPECT_EQ(side.conn.loss.window_steps, 1u);
 	EXPECT_EQ(side.conn.stats.spurious, 1u);
+}
+
+TEST(rel_loss_handle_late, what_is_sent_after_a_loss_belongs_to_the_next_recovery)
+{
+	Warm side;
+
+	side.conn.loss.reordered = true;
+	side.conn.loss.window_steps = 2;
+	side.conn.loss.window_keep = 16;
+	for (u32 recovery = 1; recovery <= 16; recovery++) {
+		u32 first = side.conn.sender.next;
+
+		EXPECT_EQ(side.conn.loss.window_steps, 2u);
+		side.send();
+		side.now += 200 * us;
+		side.send();
+		side.now += 100 * us;
+		side.take(side.peer_ack(first, {0}));
+		EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], recovery);
+	}
+	EXPECT_EQ(side.conn.loss.window_steps, 1u);
+}
+
+TEST(rel_loss_handle_late, and_the_first_loss_of_all_to_one)
+{
+	Side side;
+
+	side.conn.loss.window_steps = 2;
+	side.conn.loss.window_keep = 1;
+	side.send();
+	side.now += 200 * us;
+	side.send();
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.start(), {0}));
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_RACK}}));
+	EXPECT_EQ(side.conn.loss.window_steps, 1u);
+}
+
+TEST(rel_loss_declare, nothing_is_waited_for_when_nothing_is_in_flight)
+{
+	Warm side;
+
+	side.send_spaced(2, 10 * us);
+	side.now += 90 * us;
+	side.take(side.peer_ack(side.n, {0}));
+	EXPECT_NE(side.conn.timer_ns[REL_TIMER_REORDER], REL_TIME_NEVER);
+	EXPECT_NE(side.conn.timer_ns[REL_TIMER_TAIL], REL_TIME_NEVER);
+	rel_loss_declare_all(&side.conn, REL_LOST_RESET);
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
 }
 
 TEST(rel_loss_handle_tail, sends_the_last_packet_again_once)
@@ -335,7 +499,18 @@ TEST(rel_loss_handle_tail, counts_from_the_last_packet_not_from_the_last_ack)
 	EXPECT_EQ(side.next_timeout(), sent + probe_ns);
 	side.now = sent + probe_ns - 1 * us;
 	side.take(side.peer_ack(side.n + 17, {}, 200));
-	EXPECT_GE(side.next_timeout(), side.now + 25 * us) << "but an ACK may be just behind";
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.srtt_ns / 4)
+		<< "but an ACK may be just behind";
+}
+
+TEST(rel_loss_handle_tail, counts_from_the_very_last_packet)
+{
+	Warm side;
+
+	side.send_spaced(3, 10 * us);
+	side.now += 80 * us;
+	side.take(side.peer_ack(side.n + 1));
+	EXPECT_EQ(side.next_timeout(), side.now - 90 * us + side.conn.rtt.probe_ns);
 }
 
 TEST(rel_loss_handle_tail, sending_on_does_not_put_it_off_for_ever)
@@ -367,6 +542,24 @@ TEST(rel_loss_handle_tail, without_credit_a_probe_asks)
 	ASSERT_TRUE(side.poll(header));
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.rto_ns);
+}
+
+TEST(rel_loss_handle_tail, without_a_number_a_probe_asks)
+{
+	Warm side;
+	wire_header header{};
+
+	for (u32 i = 0; i < REL_SPAN_MAX; i++) {
+		side.send();
+		if (i) { // acknowledged at once
+			rel_bits_clear(&side.conn.sender.flight, i);
+			side.conn.sender.in_flight--;
+		}
+	}
+	side.run_timeout();
+	EXPECT_TRUE(side.lost.empty()) << "there is none for the repeat";
+	ASSERT_TRUE(side.poll(header));
+	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 }
 
 TEST(rel_loss_handle_tail, native_control_needs_no_credit)
@@ -474,6 +667,25 @@ TEST(rel_loss_handle_rto, what_has_just_been_sent_may_be_under_way)
 	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_PROBE}, {2, REL_LOST_TIMEOUT}}));
 	EXPECT_EQ(rel_in_flight(&side.conn), 1u);
 	EXPECT_EQ(side.next_timeout(), next) << "and is looked after";
+	EXPECT_TRUE(side.can_send()) << "the peer is there";
+}
+
+TEST(rel_loss_handle_rto, an_answer_knows_what_was_sent_a_round_trip_before)
+{
+	for (u64 younger_ns : {0, 1}) {
+		Warm side;
+		u64 age_ns = side.conn.rtt.srtt_ns - younger_ns;
+
+		side.send();
+		side.run_timeout();
+		side.send();
+		side.now = side.next_timeout() - 10 * us;
+		side.send();
+		side.run_timeout();
+		side.now += age_ns - 10 * us;
+		side.take(side.peer_ack(side.n));
+		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns) << "to the nanosecond";
+	}
 }
 
 TEST(rel_loss_handle_rto, doubles_up_to_the_bound_and_starts_anew_with_progress)
@@ -521,6 +733,23 @@ TEST(rel_loss_handle_rto, what_rack_gives_up_meanwhile_may_be_sent_again)
 	EXPECT_TRUE(side.can_send());
 	side.send();
 	EXPECT_NE(side.next_timeout(), REL_TIME_NEVER);
+}
+
+TEST(rel_loss_handle_rto, doubles_sixteen_times_at_most)
+{
+	rel_config config = config_usual();
+
+	config.rto_initial_us = 10;
+	config.rto_min_us = 1;
+	config.rto_max_us = 4000000000;
+	Side side(config);
+
+	side.send();
+	side.run_timeout();
+	side.send();
+	for (int i = 0; i < 30; i++)
+		side.run_timeout();
+	EXPECT_EQ(side.next_timeout() - side.now, 10 * us << 16);
 }
 
 TEST(rel_loss_handle_rto, jitter)

@@ -109,3 +109,20 @@ TEST(rel_rtt_backoff, doubles_up_to_the_bound)
 	EXPECT_EQ(rel_rtt_backoff(&side.conn, 4), 100 * ms);
 	EXPECT_EQ(rel_rtt_backoff(&side.conn, 16), 100 * ms);
 }
+
+TEST(rel_rtt_backoff, jitter_is_a_quarter_by_xorshift)
+{
+	rel_config config = config_usual();
+	u32 x = 12345;
+
+	config.seed = x;
+	Side side(config);
+
+	for (int i = 0; i < 1000; i++) {
+		x ^= x << 13;
+		x ^= x >> 17;
+		x ^= x << 5;
+		EXPECT_EQ(rel_rtt_backoff(&side.conn, 1), 20 * ms - 20 * ms / 1024 * (x % 256)) << i;
+	}
+	EXPECT_EQ(rel_rtt_backoff(&side.conn, 0), 10 * ms) << "nothing that backs off";
+}

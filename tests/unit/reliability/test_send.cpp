@@ -100,6 +100,8 @@ TEST(rel_send, fills_the_header)
 	EXPECT_EQ(le32_to_cpu(header.credit), side.peer_start() + 128);
 	EXPECT_EQ(header.floor_delta, 0u);
 	EXPECT_EQ(header.flags, 0u);
+	EXPECT_EQ(header.frames, 0u) << "the owner counts them";
+	EXPECT_EQ(header.ack_delay, 0u) << "since nothing has been received";
 }
 
 TEST(rel_send, floor_is_the_oldest_in_flight)
@@ -173,6 +175,23 @@ TEST(rel_send, asks_when_it_closes_the_window_unless_it_has)
 	EXPECT_TRUE(asks(side.send(true))) << "half since the last progress";
 }
 
+TEST(rel_send, asks_when_it_closes_the_window_soon_after_progress)
+{
+	rel_config config = config_usual();
+
+	config.window_pkts = 8;
+	Side side(config);
+
+	for (u32 round = 1; round <= 3; round++) {
+		for (int i = 0; i < 3; i++)
+			EXPECT_FALSE(asks(side.send(true)));
+		side.now += 1 * us;
+		side.take(side.peer_ack(side.start() + round));
+	}
+	EXPECT_FALSE(asks(side.send(true)));
+	EXPECT_TRUE(asks(side.send(true))) << "the eighth in flight";
+}
+
 TEST(rel_send, asks_with_the_last_credit)
 {
 	rel_config config = config_usual();
@@ -183,6 +202,23 @@ TEST(rel_send, asks_with_the_last_credit)
 	EXPECT_FALSE(asks(side.send(true)));
 	EXPECT_FALSE(asks(side.send(true)));
 	EXPECT_TRUE(asks(side.send(true)));
+}
+
+TEST(rel_send, asks_with_the_last_number_of_the_span)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 1000;
+	Side side(config);
+
+	for (u32 i = 0; i < REL_SPAN_MAX; i++) {
+		EXPECT_EQ(asks(side.send(true)), i == REL_SPAN_MAX - 1) << i;
+		if (i) { // acknowledged at once
+			rel_bits_clear(&side.conn.sender.flight, i);
+			side.conn.sender.in_flight--;
+			side.conn.sender.since_ask = 0;
+		}
+	}
 }
 
 TEST(rel_send, asks_at_the_end_of_a_long_burst)
@@ -204,6 +240,27 @@ TEST(rel_send, asks_at_the_end_of_a_long_burst)
 	for (int i = 0; i < 15; i++)
 		EXPECT_FALSE(asks(side.send(true)));
 	EXPECT_TRUE(asks(side.send(false))) << "it has come";
+	side.take(side.peer_ack(side.conn.sender.next));
+	for (int i = 0; i < 14; i++)
+		EXPECT_FALSE(asks(side.send(true)));
+	EXPECT_FALSE(asks(side.send(false))) << "15 packets again";
+}
+
+TEST(rel_send, the_answer_to_a_request_knows_the_packet_that_asked)
+{
+	for (bool knows : {false, true}) {
+		Side side;
+		u32 n = side.start();
+
+		for (int i = 0; i < 15; i++)
+			EXPECT_FALSE(asks(side.send(true)));
+		EXPECT_TRUE(asks(side.send(false)));
+		side.now += 10 * us;
+		side.take(side.peer_ack(n + 15 + knows));
+		for (int i = 0; i < 15; i++)
+			EXPECT_FALSE(asks(side.send(true)));
+		EXPECT_EQ(asks(side.send(false)), knows);
+	}
 }
 
 TEST(rel_send, half_of_an_odd_window_is_the_larger_half)
