@@ -10,7 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab \
-	check-long bench bench-full sim fuzz lab install format lint clean
+	check-long bench bench-full sim fuzz coverage lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,9 @@ sim: user ## simulate N runs from SEED on, for HOURS: make sim SEED=7 N=100000 H
 SECONDS ?= 600
 fuzz: deps ## run each fuzzer for SECONDS, two at once: make fuzz SECONDS=1800
 	@tests/fuzz/check.sh $(SECONDS)
+
+coverage: ## lines and branches of the engine that unit tests and simulator run: table, and build/coverage/html
+	@tests/coverage.sh
 
 lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)

@@ -1,5 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that building and testing ibrelk need, and is quick when they are there.
+#
+# usage: deps.sh [PACKAGE ...]        these too: what only one target needs
 set -eu
 
 packages="build-essential ca-certificates cmake ninja-build pkg-config clang clang-format clang-tidy libclang-rt-14-dev sparse
@@ -7,7 +9,7 @@ packages="build-essential ca-certificates cmake ninja-build pkg-config clang cla
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
 	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest gnuplot-nox
-	spin"
+	spin $*"
 
 missing=
 for package in $packages; do
