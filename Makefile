@@ -10,7 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab \
-	check-long bench bench-full sim fuzz coverage lab install format lint clean
+	check-long bench bench-full sim fuzz coverage mutation lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,7 +51,7 @@ check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim model-long kunit-long lab-long
+	@tests/check.sh unit fuzz sim model-long mutation kunit-long lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh
@@ -71,6 +71,11 @@ fuzz: deps ## run each fuzzer for SECONDS, two at once: make fuzz SECONDS=1800
 
 coverage: ## lines and branches of the engine that unit tests and simulator run: table, and build/coverage/html
 	@tests/coverage.sh
+
+mutation: N = 100
+mutation: ## break N places of the engine (0: all); a test must fail for each: make mutation SEED=7 N=50
+	@tests/deps.sh python3
+	@tests/mutation/mutate.py --seed $(SEED) --count $(N)
 
 lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)

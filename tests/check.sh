@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|fuzz|sim|model|model-long|kunit|kunit-long|lab|lab-long ...
+# usage: check.sh unit|fuzz|sim|model|model-long|mutation|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -132,6 +132,13 @@ part_model()
 part_model_long()
 {
 	"$root/tests/model/check.sh" --full
+}
+
+# Some mutants of the engine, others each day.
+part_mutation()
+{
+	"$root/tests/deps.sh" python3 &&
+		"$root/tests/mutation/mutate.py" --seed "$(date +%Y%m%d)" --count "${IBRELK_MUTANTS:-100}"
 }
 
 part_kunit()
