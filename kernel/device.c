@@ -191,6 +191,20 @@ u32 ibr_device_modes(const u8 gid[16])
 	return modes;
 }
 
+enum ibr_fabric ibr_device_fabric(const u8 gid[16])
+{
+	enum ibr_fabric fabric = IBR_FABRIC_LOSSLESS;
+	struct ibr_port *port;
+
+	spin_lock_bh(&devices_lock);
+	port = port_of_gid(gid);
+	if (port && port->layer == IBR_LINK_ROCE)
+		/* Where the processor moves the data there is nothing to map them for. */
+		fabric = ib_uses_virt_dma(port->device->ib) ? IBR_FABRIC_SOFTWARE : IBR_FABRIC_ETHERNET;
+	spin_unlock_bh(&devices_lock);
+	return fabric;
+}
+
 u32 ibr_device_ports(void)
 {
 	struct ibr_device *device;

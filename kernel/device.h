@@ -38,6 +38,26 @@ bool ibr_device_local(u8 gid[16]);
  */
 u32 ibr_device_modes(const u8 gid[16]);
 
+/**
+ * enum ibr_fabric - what carries the packets of a port
+ * @IBR_FABRIC_LOSSLESS: InfiniBand, which waits for room, or iWARP, where TCP sees to congestion
+ * @IBR_FABRIC_ETHERNET: Ethernet under an adapter: what does not fit is dropped
+ * @IBR_FABRIC_SOFTWARE: Ethernet under an adapter made of software (soft-RoCE)
+ */
+enum ibr_fabric {
+	IBR_FABRIC_LOSSLESS,
+	IBR_FABRIC_ETHERNET,
+	IBR_FABRIC_SOFTWARE,
+};
+
+/**
+ * ibr_device_fabric() - what carries the packets of the port with this GID
+ * @gid: GID
+ *
+ * Return: it; IBR_FABRIC_LOSSLESS if there is no such port. Context: any but hardirq.
+ */
+enum ibr_fabric ibr_device_fabric(const u8 gid[16]);
+
 /** ibr_device_ports() - number of usable ports */
 u32 ibr_device_ports(void);
 

@@ -19,6 +19,9 @@
 #include "transport/transport.h"
 
 #define RECONNECT_MS		500
+#define TARGET_US		100	/* of delay by queues: 125 kB at 10 Gb/s */
+#define TARGET_SOFTWARE_US	50000	/* ... and by processors that do something else, for some turns of theirs */
+#define TARGET_MAX_US		100000
 #define PATH_LOOKS		1024	/* flows looked at while the lock is held */
 #define PATHS_MAX		(64u << 10)
 #define PATH_IDLE_S		30	/* after which a path that nobody uses is removed, at most twice this */
@@ -26,6 +29,42 @@
 static unsigned int window_pkts = 64;
 module_param(window_pkts, uint, 0644);
 MODULE_PARM_DESC(window_pkts, "packets in flight on a path, 2 to 64 (new connections)");
+
+enum { CONGESTION_AUTO, CONGESTION_FIXED, CONGESTION_DELAY };
+
+static const char *const congestion_names[] = {
+	[CONGESTION_AUTO] = "auto",
+	[CONGESTION_FIXED] = "fixed",
+	[CONGESTION_DELAY] = "delay",
+};
+
+static int congestion = CONGESTION_AUTO;
+
+static int congestion_set(const char *name, const struct kernel_param *param)
+{
+	int index = sysfs_match_string(congestion_names, name);
+
+	if (index < 0) {
+		pr_err("congestion: '%s' is not one of auto, fixed, delay\n", name);
+		return index;
+	}
+	WRITE_ONCE(*(int *)param->arg, index);
+	return 0;
+}
+
+static int congestion_get(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%s\n", congestion_names[READ_ONCE(*(int *)param->arg)]);
+}
+
+static const struct kernel_param_ops congestion_ops = { .set = congestion_set, .get = congestion_get };
+
+module_param_cb(congestion, &congestion_ops, &congestion, 0644);
+MODULE_PARM_DESC(congestion, "auto, fixed (window) or delay; auto: delay on RoCE (new connections)");
+
+static unsigned int target_us;
+module_param(target_us, uint, 0644);
+MODULE_PARM_DESC(target_us, "congestion=delay: delay to aim at, us; 0: by device (new connections)");
 
 static unsigned int peer_timeout_ms = 30000;
 module_param(peer_timeout_ms, uint, 0644);
@@ -97,6 +136,8 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	kref_init(&path->ref);
 	path->key = *key;
 	path->transport = transport_of(key);
+	if (path->transport != &ibr_transport_loop)
+		path->fabric = ibr_device_fabric(key->local_gid);
 	path->native = ibr_mode_native(key->mode);
 	path->hash_seed = get_random_u32();
 	mutex_init(&path->connect_lock);
@@ -379,6 +420,17 @@ void ibr_path_reset(struct ibr_path *path, int error)
 	path_reset(path, error, false);
 }
 
+static void path_set_congestion(const struct ibr_path *path, struct rel_config *config)
+{
+	int how = READ_ONCE(congestion);
+	u32 target = min_t(u32, READ_ONCE(target_us), TARGET_MAX_US);
+
+	if (how == CONGESTION_AUTO)
+		how = path->fabric == IBR_FABRIC_LOSSLESS || path->native ? CONGESTION_FIXED : CONGESTION_DELAY;
+	config->congestion = how == CONGESTION_FIXED ? &rel_congestion_fixed : &rel_congestion_delay;
+	config->target_us = target ?: path->fabric == IBR_FABRIC_SOFTWARE ? TARGET_SOFTWARE_US : TARGET_US;
+}
+
 static void path_start_life(struct ibr_path *path, const struct ibr_remote *remote)
 {
 	struct rel_config config = {
@@ -397,6 +449,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 		.seed = path->hash_seed,
 	};
 
+	path_set_congestion(path, &config);
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
 	path->established = true;
 	path->counters.lives++;

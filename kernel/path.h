@@ -17,6 +17,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <ibrelk/uapi.h>
+#include "device.h"
 #include "reliability/rel.h"
 
 #define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
@@ -88,6 +89,7 @@ struct ibr_packet {
  * @hash_seed: of @inflow_hash, random; immutable
  * @token: what packets to us carry; changes only with a new life, under both locks, so either is enough to read it
  * @transport: by @key; immutable
+ * @fabric: what carries the packets; immutable
  * @native: mode in which data is sent once and may be lost; immutable
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
@@ -142,6 +144,7 @@ struct ibr_path {
 	u32 hash_seed;
 	u32 token;
 	const struct ibr_transport *transport;
+	enum ibr_fabric fabric;
 	bool native;
 
 	struct mutex connect_lock;		/* connecting */

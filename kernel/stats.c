@@ -22,6 +22,7 @@ void ibr_path_add_engine(const struct ibr_path *path, struct ibrelk_counters *co
 	counters->tx_acks_piggybacked += stats->acks_piggybacked;
 	counters->tx_acks_credit += stats->acks_credit;
 	counters->rx_acks_explicit += stats->acks_received;
+	counters->window_cuts += stats->window_cuts;
 	counters->retransmits_rack += stats->lost[REL_LOST_RACK];
 	counters->retransmits_probe += stats->lost[REL_LOST_PROBE];
 	counters->retransmits_timeout += stats->lost[REL_LOST_TIMEOUT] + stats->lost[REL_LOST_RESET];
@@ -53,7 +54,7 @@ void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info)
 		info->rttvar_us = path->rel.rtt.var_ns / NSEC_PER_USEC;
 		info->rttmin_us = path->rel.rtt.min_ns / NSEC_PER_USEC;
 		info->rto_us = path->rel.rtt.rto_ns / NSEC_PER_USEC;
-		info->window = path->rel.config.window_pkts;
+		info->window = DIV_ROUND_UP(rel_window_256(&path->rel), 256);
 		info->in_flight = rel_in_flight(&path->rel);
 		ibr_path_add_engine(path, &info->counters);
 	}

@@ -159,6 +159,7 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 		 */
 		if (delay_us < DELAY_MAX_US && delay_us * 1000ull < rtt_ns) {
 			rel_rtt_sample(conn, rtt_ns - delay_us * 1000ull);
+			conn->congestion.ops->sample(conn, conn->rtt.latest_ns);
 			conn->rtt.round_end = sender->next;
 		}
 	}

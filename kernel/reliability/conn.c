@@ -40,6 +40,7 @@ void rel_conn_requeue(struct rel_conn *conn, u64 now)
 {
 	rel_loss_declare_all(conn, REL_LOST_RESET);
 	rel_loss_revive(&conn->loss);
+	conn->congestion.ops->pause(conn, U64_MAX);
 	conn->credit.probes = 0;
 	conn->credit.probe_due = true;
 	conn->heard_ns = now;		/* nobody rebuilds a queue pair without the peer */

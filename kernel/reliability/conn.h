@@ -111,6 +111,7 @@ struct rel_credit {
  * @var_ns: mean deviation
  * @min_ns: smallest sample
  * @latest_ns: last sample
+ * @min_old: @min_ns is to be taken anew from the next sample
  * @round_end: the next sample is taken from this number or a later one
  * @ack_delay_ns: how long this side may delay an ACK
  * @rto_ns: retransmission time-out, without back-off
@@ -122,6 +123,7 @@ struct rel_rtt {
 	u32 var_ns;
 	u32 min_ns;
 	u32 latest_ns;
+	bool min_old;
 	u32 round_end;
 	u32 ack_delay_ns;
 	u64 rto_ns;
@@ -143,7 +145,8 @@ struct rel_rtt {
  * @probed: a tail loss probe was sent, and nothing was acknowledged since: now the RTO counts
  * @silent: a time-out has passed since, and no header came: the peer is asked, and sent nothing else. Only while
  *	something is in flight
- * @backoff: time-outs since something was acknowledged
+ * @answers: after time-outs, since something was acknowledged; counted up to some
+ * @backoff: time-outs since something was acknowledged, or, at first, since an answer
  */
 struct rel_loss {
 	struct rel_bits lost;
@@ -157,13 +160,53 @@ struct rel_loss {
 	bool reordered;
 	bool probed;
 	bool silent;
+	u8 answers;
 	u8 backoff;
 };
 
-/** struct rel_congestion - congestion.c: how much may be in flight */
+/** REL_CONGESTION_PKT - a packet, in units of windows */
+#define REL_CONGESTION_PKT	256u
+
+/**
+ * struct rel_congestion - congestion.c: how much may be in flight
+ * @ops: who decides
+ * @window_pkts: the window in whole packets, at least 1
+ * @window_half: half of it, rounded up
+ * @limited: since the last sample, something had to wait for the window
+ * @lost: packets that RACK has declared lost since then
+ * @round: next number to be sent, then
+ * @window: in 1/256 packets
+ * @window_max: the configured one, packets
+ * @threshold: it doubles below this, in the same units
+ * @pace_ns: a packet is sent so long after the one before; 0: at once
+ */
 struct rel_congestion {
+	const struct rel_congestion_ops *ops;
 	u16 window_pkts;
 	u16 window_half;
+	bool limited;
+	u32 lost;
+	u32 round;
+	u32 window;
+	u32 window_max;
+	u32 threshold;
+	u64 pace_ns;
+};
+
+/**
+ * struct rel_congestion_ops - decides about the window
+ * @name: for people
+ * @init: the first window. rel_congestion_init() has set the rest
+ * @sample: once for each round trip
+ * @silent: a retransmission time-out
+ * @pause: nothing was in flight for so long, which is more than an RTO; U64_MAX: the queue pair is another
+ */
+struct rel_congestion_ops {
+	const char *name;
+	void (*init)(struct rel_conn *conn);
+	void (*sample)(struct rel_conn *conn, u32 sample_ns);
+	void (*silent)(struct rel_conn *conn);
+	void (*pause)(struct rel_conn *conn, u64 pause_ns);
 };
 
 /**
@@ -173,6 +216,7 @@ struct rel_congestion {
  * @REL_TIMER_TAIL: loss.c: tail loss probe. Never armed together with @REL_TIMER_RTO
  * @REL_TIMER_RTO: loss.c: retransmission time-out
  * @REL_TIMER_PROBE: credit.c: still blocked, or not answered: ask (again)
+ * @REL_TIMER_PACE: congestion.c: the next packet may go
  * @REL_TIMERS: how many there are
  */
 enum rel_timer {
@@ -181,6 +225,7 @@ enum rel_timer {
 	REL_TIMER_TAIL,
 	REL_TIMER_RTO,
 	REL_TIMER_PROBE,
+	REL_TIMER_PACE,
 	REL_TIMERS
 };
 

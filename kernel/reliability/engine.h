@@ -74,6 +74,7 @@ static inline void rel_loss_revive(struct rel_loss *loss)
 {
 	loss->probed = false;
 	loss->silent = false;
+	loss->answers = 0;
 	loss->backoff = 0;
 }
 
@@ -124,6 +125,9 @@ static inline bool rel_congestion_allows(const struct rel_conn *conn)
 {
 	return conn->sender.in_flight < conn->congestion.window_pkts;
 }
+
+/** rel_congestion_paced() - is it too early for the next packet? The timer will say when it is not */
+bool rel_congestion_paced(struct rel_conn *conn, u64 now);
 
 /* ---- timer.c ---- */
 

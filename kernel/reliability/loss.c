@@ -13,7 +13,7 @@
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
  *    anything is lost: so it asks, by a packet without payload, and nothing that would have to be
  *    acknowledged is sent until there is an answer. What was in flight by then and is not in the answer is
- *    lost. Doubled each time until something is acknowledged, and never armed together with the probe.
+ *    lost. Doubled each time until there is an answer, and never armed together with the probe.
  *
  * An ACK for a number that was declared lost shows the declaration to have been spurious. But the
  * receiver's cumulative number also steps over lost ones when it is told the new floor. So each
@@ -26,6 +26,7 @@
 #define STEPS_MAX	255
 #define KEEP_RECOVERIES	16	/* RFC 8985, 6.2, step 4 */
 #define BACKOFF_MAX	16
+#define ANSWERS_MAX	16	/* in a row by a peer that knows nothing new, until time-outs are doubled all the same */
 
 void rel_loss_init(struct rel_conn *conn)
 {
@@ -62,6 +63,8 @@ void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 		timers_disarm(conn);
 		conn->loss.silent = false;	/* the repeats ask */
 	}
+	if (cause == REL_LOST_RACK)
+		conn->congestion.lost++;
 	conn->stats.lost[cause]++;
 	conn->ops->lost(conn, cookie, cause);
 }
@@ -119,6 +122,8 @@ static void declared_wrongly(struct rel_conn *conn, u32 number, enum rel_cause c
 	conn->stats.spurious++;
 	if (cause != REL_LOST_RACK)
 		return;
+	if (conn->congestion.lost)
+		conn->congestion.lost--;
 	loss->reordered = true;
 	loss->window_keep = KEEP_RECOVERIES;
 	if (rel_seq_before(number, loss->round_end))
@@ -228,6 +233,7 @@ void rel_loss_handle_rto(struct rel_conn *conn, u64 now)
 		return;
 	conn->stats.timeouts++;
 	loss->silent = true;
+	conn->congestion.ops->silent(conn);
 	conn->credit.probe_due = true;
 	if (loss->backoff < BACKOFF_MAX)
 		loss->backoff++;
@@ -241,6 +247,14 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 	u64 age_ns = conn->rtt.srtt_ns ?: rel_rtt_backoff(conn, loss->backoff);
 
 	loss->silent = false;
+	/*
+	 * The peer is there, and how fast to go on is the window's business. But if nothing but probes ever
+	 * arrives (packets too large for some link), to be patient is all that helps.
+	 */
+	if (loss->answers < ANSWERS_MAX) {
+		loss->answers++;
+		loss->backoff = 0;
+	}
 	/* Younger ones may still be under way; the timer that is armed stays so, and looks after them. */
 	while (sender->in_flight && now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
 		rel_loss_declare(conn, sender->floor, REL_LOST_TIMEOUT);

@@ -25,6 +25,12 @@
 #define REL_TIME_NEVER		(~0ull)
 
 struct rel_conn;
+struct rel_congestion_ops;
+
+/** rel_congestion_fixed - always the configured window (congestion.c) */
+extern const struct rel_congestion_ops rel_congestion_fixed;
+/** rel_congestion_delay - as much as the path bears without a long queue (congestion.c) */
+extern const struct rel_congestion_ops rel_congestion_delay;
 
 /** enum rel_cause - why a packet is to be sent again */
 enum rel_cause {
@@ -50,6 +56,8 @@ struct rel_ops {
 /**
  * struct rel_config - limits and times of a connection; constant in its life
  * @native: data packets are not acknowledged (see above)
+ * @congestion: how many packets may be in flight; NULL: &rel_congestion_fixed
+ * @target_us: rel_congestion_delay: how much longer than at best a round trip may take, 1 to 100000
  * @window_pkts: most packets in flight, 1 to REL_SPAN_MAX / 2
  * @credit_pkts: data packets that this side takes at a time (its posted receives), 1 to 32767
  * @peer_credit_pkts: the same of the other side: initial credit
@@ -64,6 +72,8 @@ struct rel_ops {
  */
 struct rel_config {
 	bool native;
+	const struct rel_congestion_ops *congestion;
+	u32 target_us;
 	u16 window_pkts;
 	u16 credit_pkts;
 	u16 peer_credit_pkts;
@@ -91,6 +101,7 @@ struct rel_stats {
 	u64 lost[REL_CAUSES];
 	u64 spurious;		/* declared lost, but acknowledged later, as far as can be known */
 	u64 unreliable_missing;	/* gaps seen in the unreliable space */
+	u64 window_cuts;	/* the window was made smaller: delay, loss, or silence */
 };
 
 /** enum rel_kind - kind of a packet with frames */
@@ -142,7 +153,7 @@ void rel_conn_requeue(struct rel_conn *conn, u64 now);
  * @kind: kind of the packet
  * @now: time
  *
- * Window, number span and (for what credits govern) credits. In a native mode control packets
+ * Window, pacing, number span and (for what credits govern) credits. In a native mode control packets
  * (REL_RELIABLE) need no credits. When a reliable-mode sender or native data is blocked by credits
  * alone, the engine notes it (rel_poll_control() and rel_next_timeout() then see to the probe that
  * must be sent), so call it only when there is something to send, and again when anything has
@@ -226,6 +237,14 @@ void rel_handle_timeout(struct rel_conn *conn, u64 now);
  * Return: time, which may be past, or REL_TIME_NEVER.
  */
 u64 rel_next_timeout(const struct rel_conn *conn);
+
+/**
+ * rel_window_256() - how many packets may be in flight
+ * @conn: connection
+ *
+ * Return: the window, in 1/256 packets.
+ */
+u32 rel_window_256(const struct rel_conn *conn);
 
 /**
  * rel_in_flight() - packets sent, not acknowledged and not declared lost

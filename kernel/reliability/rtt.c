@@ -38,9 +38,10 @@ void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 
 		rtt->var_ns = rtt->var_ns - rtt->var_ns / 4 + deviation / 4;
 		rtt->srtt_ns = rtt->srtt_ns - rtt->srtt_ns / 8 + sample / 8;
-		if (sample < rtt->min_ns)
+		if (sample < rtt->min_ns || rtt->min_old)
 			rtt->min_ns = sample;
 	}
+	rtt->min_old = false;
 
 	/* RFC 8985, 7.2, without its special case for a single packet: it costs nothing to wait. */
 	rtt->probe_ns = 2ull * rtt->srtt_ns + peer_delay_ns;

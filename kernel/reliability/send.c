@@ -49,8 +49,13 @@ bool rel_can_send(struct rel_conn *conn, enum rel_kind kind, u64 now)
 		if (rel_assert(conn->config.native))
 			return false;
 	} else {
-		if (!rel_congestion_allows(conn) || !rel_send_fits(conn) || conn->loss.silent)
+		if (!rel_send_fits(conn) || conn->loss.silent)
 			return false;
+		if (!rel_congestion_allows(conn) ||
+		    (unlikely(conn->congestion.pace_ns) && rel_congestion_paced(conn, now))) {
+			conn->congestion.limited = true;
+			return false;
+		}
 		if (conn->config.native)
 			return true;
 	}
@@ -96,11 +101,15 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 	bool first = !sender->in_flight;
 
 	if (first) {
+		u64 pause_ns = now - rel_slot(conn, number - 1)->sent_ns;
+
+		if (pause_ns > conn->rtt.rto_ns)
+			conn->congestion.ops->pause(conn, pause_ns);
 		/*
 		 * The owner may drop what it was told to send again. If it has let this much time
 		 * pass, it has, and the peer's silence since then means nothing.
 		 */
-		if (now - rel_slot(conn, number - 1)->sent_ns > 2 * conn->rtt.rto_max_ns)
+		if (pause_ns > 2 * conn->rtt.rto_max_ns)
 			sender->repeats = 0;
 		if (!sender->repeats)
 			sender->waiting_ns = now;
@@ -157,6 +166,11 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 	header->flags = cpu_to_le16(flags);
 	header->frames = 0;
 	rel_ack_fill(conn, header, now);
+}
+
+u32 rel_window_256(const struct rel_conn *conn)
+{
+	return conn->congestion.window;
 }
 
 u32 rel_in_flight(const struct rel_conn *conn)

@@ -43,4 +43,6 @@ void rel_handle_timeout(struct rel_conn *conn, u64 now)
 		rel_timer_disarm(conn, REL_TIMER_PROBE);
 		conn->credit.probe_due = true;
 	}
+	if (now >= at[REL_TIMER_PACE])
+		rel_timer_disarm(conn, REL_TIMER_PACE);	/* that the owner sends is all there is to do */
 }

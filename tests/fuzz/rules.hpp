@@ -32,6 +32,8 @@ inline rel_config config_drawn(Input &input)
 	config.rto_min_us = 100 + input.between(0, 255) * 40;
 	config.rto_max_us = config.rto_min_us + 1000 + input.between(0, 255) * 4000;
 	config.seed = kind & 8 ? 0 : 1;
+	config.congestion = kind & 16 ? &rel_congestion_delay : &rel_congestion_fixed;
+	config.target_us = kind & 32 ? 20 : 1000;
 	return config;
 }
 

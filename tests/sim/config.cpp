@@ -155,6 +155,12 @@ void draw_nodes(struct sim_config &c)
 	c.reuse = maybe(50);
 }
 
+void draw_congestion(struct sim_config &c)
+{
+	c.congestion = maybe(40) ? 1 : pick({0, 2});
+	c.target_us = maybe(50) ? 0 : pick({1, 20, 1000, 100'000});
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -173,6 +179,7 @@ struct sim_config config_draw(u64 seed)
 	draw_module(c);
 	draw_wire(c);
 	draw_nodes(c);
+	draw_congestion(c);
 	// One in ten has no faults at all.
 	if (maybe(10)) {
 		const struct sim_config usual = config_usual();

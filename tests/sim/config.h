@@ -39,6 +39,8 @@
 	X(wrong_job, "endpoints with another job key", 0)                                                     \
 	/* the module */                                                                                      \
 	X(window_pkts, "module parameter", 64)                                                                \
+	X(congestion, "module parameter: 0 auto, 1 fixed, 2 delay", 1)                                        \
+	X(target_us, "module parameter", 0)                                                                   \
 	X(rto_min_us, "module parameter", 4000)                                                               \
 	X(eager_max, "module parameter", 8192)                                                                \
 	X(aggregate, "module parameter", 0)                                                                   \

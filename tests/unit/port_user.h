@@ -109,6 +109,7 @@ static inline bool port_warn(bool condition, const char *what, const char *file,
 #define min(a, b)		port_pick(a, <, b)
 #define max(a, b)		port_pick(a, >, b)
 #define clamp(v, lo, hi)	min(max(v, lo), hi)
+#define max3(a, b, c)		max(max(a, b), c)
 #define swap(a, b)		do { __typeof__(a) _t = (a); (a) = (b); (b) = _t; } while (0)
 #endif
 #define min_t(type, a, b)	port_min((type)(a), (type)(b))
@@ -148,6 +149,18 @@ static inline int fls(unsigned int x)
 static inline int fls64(u64 x)
 {
 	return x ? 64 - __builtin_clzll(x) : 0;
+}
+
+/* The integer part of the square root, by Newton's method from above. */
+static inline unsigned long int_sqrt(unsigned long x)
+{
+	unsigned long root = x, next = (x + 1) / 2;
+
+	while (next < root) {
+		root = next;
+		next = (root + x / root) / 2;
+	}
+	return root;
 }
 
 static inline unsigned int hweight64(u64 x)

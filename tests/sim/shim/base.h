@@ -200,8 +200,11 @@ static inline long strscpy(char *to, const char *from, size_t size)
 
 /* The module. The simulator sets parameters by sim_param_NAME. */
 struct module;
-struct kernel_param;
+struct kernel_param {
+	void *arg;
+};
 struct kernel_param_ops {
+	int (*set)(const char *text, const struct kernel_param *param);
 	int (*get)(char *buffer, const struct kernel_param *param);
 };
 
@@ -209,8 +212,10 @@ struct kernel_param_ops {
 #define module_param(name, type, mode)	extern void *const sim_param_##name; void *const sim_param_##name = &name
 #define module_param_named(name, value, type, mode)	\
 	extern void *const sim_param_##name; void *const sim_param_##name = &value
-#define module_param_cb(name, ops, arg, mode)	extern const void *const sim_cb_##name;	\
-	const void *const sim_cb_##name = ops
+#define module_param_cb(name, ops, arg, mode)	\
+	extern const void *const sim_cb_##name; const void *const sim_cb_##name = ops; \
+	extern void *const sim_param_##name; void *const sim_param_##name = arg
+#define sysfs_match_string(names, text)	((void)(names), (void)(text), -EINVAL)
 #define sysfs_emit(buffer, ...)		sprintf(buffer, __VA_ARGS__)
 #define MODULE_PARM_DESC(name, text)	struct sim_unused
 #define MODULE_DESCRIPTION(x)		struct sim_unused

@@ -207,6 +207,7 @@ struct ib_port_attr {
 #define rdma_for_each_port(ib, num)	for (num = 1; num <= (ib)->phys_port_cnt; num++)
 #define rdma_protocol_roce_udp_encap(ib, num)	true
 #define rdma_protocol_roce(ib, num)	true
+#define ib_uses_virt_dma(ib)		((void)(ib), false)
 #define rdma_protocol_ib(ib, num)	false
 #define rdma_cap_ib_cm(ib, num)		true
 #define rdma_protocol_iwarp(ib, num)	false

@@ -150,6 +150,7 @@ public:
 	Random random;
 	std::vector<std::pair<u64, u64>> outages;                   // nothing gets through from, to
 	std::function<bool(const End &from, const Packet &)> drops; // loses this packet
+	std::function<u64(const End &from, const Packet &)> queue;  // adds so much to its delay
 
 	void plan(End &end, u64 at, rel_kind kind)
 	{
@@ -368,7 +369,8 @@ private:
 		if (drops && drops(end, packet))
 			return;
 		for (int copies = random.chance(weather.duplicate) ? 2 : 1; copies; copies--) {
-			u64 delay = weather.delay_ns + random.upto(weather.jitter_ns);
+			u64 delay = weather.delay_ns + random.upto(weather.jitter_ns) +
+				(queue ? queue(end, packet) : 0);
 
 			if (random.chance(weather.loss) || (control && random.chance(weather.control_loss)))
 				continue;

@@ -77,6 +77,10 @@ void run(u64 seed)
 		c.window_pkts = random.chance(500000) ? 64 : random.between(1, 64);
 		c.credit_pkts = credits_drawn(random);
 		c.number_start = number_drawn(random);
+		if (random.chance(500000)) {
+			c.congestion = &rel_congestion_delay;
+			c.target_us = random.between(1, random.chance(500000) ? 100 : 100000);
+		}
 		c.ack_every_pkts = random.between(1, 64);
 		c.ack_delay_us = random.between(1, 2000);
 		c.rto_initial_us = random.between(100, 50000);
@@ -120,6 +124,9 @@ void run(u64 seed)
 		end.weather.delay_ns = delay_ns;
 		round_ns += delay_ns + end.timer_late_ns + 3 * ms;
 		count += end.messages.size();
+		// A window of 1/64 packet: as many round trips for each.
+		if (end.conn.config.congestion == &rel_congestion_delay)
+			round_ns += 64 * 4 * end.conn.rtt.srtt_ns;
 	}
 	bool done = link.run(std::max(link.now, better_ns) + 3 * (200 * ms) + count * round_ns);
 

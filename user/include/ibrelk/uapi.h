@@ -220,7 +220,8 @@ struct ibrelk_counters {
 	__u64 drop_limit;		/* messages beyond what their sender may have waiting; flows beyond the limit */
 	__u64 lives;			/* lives of the path that have begun */
 	__u64 tx_credit_waits;		/* times that a flow waited for eager credit */
-	__u64 reserved[7];
+	__u64 window_cuts;		/* times that the window was made smaller: delay, loss, or silence */
+	__u64 reserved[6];
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */

@@ -1,0 +1,384 @@
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "link.hpp"
+
+namespace
+{
+
+constexpr u32 pkt = REL_CONGESTION_PKT;
+
+rel_config config_delay(u32 target_us = 100)
+{
+	rel_config config = config_usual();
+
+	config.congestion = &rel_congestion_delay;
+	config.target_us = target_us;
+	return config;
+}
+
+// A round trip: as many packets as the window allows, up to most, and after the delay an ACK of all of them.
+// Returns how many they were.
+u32 round_trip(Side &side, u64 delay_ns, u32 most = 1000)
+{
+	u32 count = 0;
+
+	while (count < most && side.can_send()) {
+		side.send();
+		count++;
+	}
+	side.now += delay_ns;
+	wire_header ack = side.peer_ack(side.conn.sender.next);
+
+	ack.credit = cpu_to_le32(side.conn.sender.next + 128);
+	side.take(ack);
+	return count;
+}
+
+// Up to a window of so many packets, and not in its slow start any more.
+void grown(Side &side, u32 window_pkts)
+{
+	round_trip(side, 50 * us);
+	side.conn.congestion.window = window_pkts * pkt;
+	side.conn.congestion.threshold = window_pkts * pkt;
+	side.conn.congestion.window_pkts = window_pkts;
+}
+
+} // namespace
+
+TEST(rel_congestion_fixed, is_always_the_configured_window)
+{
+	Side side;
+
+	EXPECT_EQ(round_trip(side, 50 * us), 64u);
+	EXPECT_EQ(round_trip(side, 50 * ms), 64u);
+	side.send_many(2);
+	side.run_timeout(); // tail probe
+	side.run_timeout();
+	EXPECT_EQ(side.conn.stats.timeouts, 1u);
+	EXPECT_EQ(rel_window_256(&side.conn), 64 * pkt);
+	EXPECT_EQ(side.conn.stats.window_cuts, 0u);
+}
+
+TEST(rel_congestion_delay, starts_small_and_doubles)
+{
+	Side side(config_delay());
+
+	EXPECT_EQ(round_trip(side, 50 * us), 8u);
+	EXPECT_EQ(round_trip(side, 50 * us), 16u);
+	EXPECT_EQ(round_trip(side, 50 * us), 32u);
+	EXPECT_EQ(round_trip(side, 50 * us), 64u);
+	EXPECT_EQ(round_trip(side, 50 * us), 64u) << "the configured window is the most";
+}
+
+TEST(rel_congestion_delay, does_not_grow_unless_it_is_used_up)
+{
+	Side side(config_delay());
+
+	for (int i = 0; i < 20; i++)
+		EXPECT_EQ(round_trip(side, 50 * us, 7), 7u);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+}
+
+TEST(rel_congestion_delay, grows_by_a_packet_each_round_trip)
+{
+	Side side(config_delay());
+
+	grown(side, 20);
+	EXPECT_EQ(round_trip(side, 60 * us), 20u);
+	EXPECT_EQ(round_trip(side, 60 * us), 21u);
+	EXPECT_EQ(rel_window_256(&side.conn), 22 * pkt);
+}
+
+TEST(rel_congestion_delay, target_is_above_the_smallest_round_trip)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	// 50 us at best, 100 us more, and 1/4 of that for a window of 16.
+	round_trip(side, 175 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 17 * pkt) << "not above it";
+	round_trip(side, 176 * us);
+	EXPECT_LT(rel_window_256(&side.conn), 17 * pkt);
+	EXPECT_EQ(side.conn.stats.window_cuts, 1u);
+}
+
+TEST(rel_congestion_delay, shrinks_in_proportion_to_the_excess_and_at_most_to_half)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	round_trip(side, 250 * us); // 75 of 250 are too much: 0.8 * 0.3 less
+	EXPECT_NEAR(rel_window_256(&side.conn), 16 * pkt * 0.76, pkt / 8.0);
+	Side worse(config_delay());
+
+	grown(worse, 16);
+	round_trip(worse, 900 * ms);
+	EXPECT_EQ(rel_window_256(&worse.conn), 8 * pkt);
+}
+
+// A processor that is busy with something else looks the same as a queue.
+TEST(rel_congestion_delay, delay_alone_leaves_what_it_began_with)
+{
+	Side side(config_delay());
+
+	grown(side, 20);
+	for (int i = 0; i < 10; i++)
+		round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	side.conn.congestion.lost = 1;
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 5 * pkt);
+}
+
+TEST(rel_congestion_delay, does_not_double_after_it_has_shrunk)
+{
+	Side side(config_delay());
+
+	round_trip(side, 50 * us);
+	round_trip(side, 50 * us);
+	round_trip(side, 50 * us);
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 32 * pkt) << "half of 64";
+	round_trip(side, 50 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 33 * pkt);
+}
+
+TEST(rel_congestion_delay, some_loss_alone_says_nothing)
+{
+	Side side(config_delay());
+
+	grown(side, 32);
+	side.conn.congestion.lost = 6; // 2, and an eighth of 32
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 33 * pkt);
+	side.conn.congestion.lost = 7;
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), (33 * pkt + 1) / 2);
+}
+
+TEST(rel_congestion_delay, loss_with_delay_says_much)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.lost = 1;
+	round_trip(side, 176 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+}
+
+TEST(rel_congestion_delay, counts_what_rack_declares_and_takes_back_what_was_wrong)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.send_many(8);
+	side.now += 50 * us;
+	wire_header ack = side.peer_ack(side.conn.sender.next - 8);
+
+	ack.sack[0] = cpu_to_le64(0x7f); // all but the first
+	side.take(ack);
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 1u);
+	EXPECT_EQ(side.conn.congestion.lost, 1u);
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_EQ(side.conn.congestion.lost, 0u);
+}
+
+TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	round_trip(side, 60 * us, 1);
+	side.send_many(30);
+	side.run_timeout(); // tail probe
+	side.run_timeout();
+	ASSERT_EQ(side.conn.stats.timeouts, 1u);
+	EXPECT_EQ(rel_window_256(&side.conn), 1 * pkt);
+	EXPECT_EQ(side.conn.congestion.threshold, 20 * pkt);
+	side.polled();
+	while (side.conn.stats.timeouts == 1)
+		side.run_timeout();
+	EXPECT_EQ(rel_window_256(&side.conn), pkt / 2);
+	EXPECT_EQ(side.conn.congestion.threshold, 20 * pkt) << "what it was before";
+	for (int i = 0; i < 20; i++) {
+		while (side.conn.stats.timeouts < 3u + i)
+			side.run_timeout();
+	}
+	EXPECT_EQ(rel_window_256(&side.conn), pkt / 64) << "never less";
+}
+
+TEST(rel_congestion_delay, less_than_a_packet_is_paced)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.window = pkt;
+	side.conn.congestion.threshold = pkt;
+	side.conn.congestion.window_pkts = 1;
+	side.conn.congestion.lost = 1;
+	ASSERT_EQ(round_trip(side, 5 * ms), 1u);
+	ASSERT_EQ(rel_window_256(&side.conn), pkt / 2);
+
+	u64 sent = side.now - 5 * ms;
+	u64 gap = 2 * side.conn.rtt.srtt_ns;
+
+	side.now = sent + gap - 1;
+	EXPECT_FALSE(side.can_send());
+	EXPECT_EQ(side.next_timeout(), sent + gap);
+	side.run_timeout();
+	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "once";
+	EXPECT_TRUE(side.can_send());
+}
+
+// Found by fuzz-engine: half a minute between two packets.
+TEST(rel_congestion_delay, pacing_is_bounded)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.window = pkt / 64;
+	side.conn.congestion.threshold = pkt / 64;
+	side.conn.congestion.window_pkts = 1;
+	side.conn.congestion.lost = 1;
+	round_trip(side, 900 * ms);
+	side.can_send();
+	EXPECT_EQ(side.conn.congestion.pace_ns, 100 * ms) << "rto_max_us";
+}
+
+TEST(rel_congestion_delay, starts_again_after_a_pause)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	round_trip(side, 60 * us);
+	side.now += side.conn.rtt.rto_ns + 1;
+	EXPECT_TRUE(side.can_send());
+	side.send();
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	side.take(side.peer_ack(side.conn.sender.next));
+
+	EXPECT_EQ(side.conn.rtt.min_ns, 50 * us);
+	side.now += 11000 * ms;
+	round_trip(side, 400 * us, 1);
+	EXPECT_EQ(side.conn.rtt.min_ns, 400 * us) << "the route may be another";
+}
+
+TEST(rel_congestion_delay, starts_again_on_another_queue_pair)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	rel_conn_requeue(&side.conn, side.now);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	round_trip(side, 70 * us);
+	EXPECT_EQ(side.conn.rtt.min_ns, 70 * us);
+}
+
+namespace
+{
+
+// A switch's port: packets of 4 KiB leave it one after the other at 10 Gb/s, and what does not fit is
+// dropped.
+struct Bottleneck {
+	static constexpr u64 packet_ns = 3300;
+
+	u64 most;
+	u64 free_ns = 0;
+	u64 passed = 0;
+	u64 dropped = 0;
+
+	bool takes(u64 now)
+	{
+		if (free_ns > now + most * packet_ns) {
+			dropped++;
+			return false;
+		}
+		free_ns = std::max(free_ns, now) + packet_ns;
+		passed++;
+		return true;
+	}
+};
+
+struct Incast {
+	double goodput = 0; // of what the bottleneck can carry, until all is delivered
+	double dropped = 0; // of what came to it
+	bool done = true;
+};
+
+// Many senders with as much each for one receiver.
+Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &config)
+{
+	Bottleneck port{queue_pkts};
+	std::vector<std::unique_ptr<Link>> links;
+	Incast result;
+	u64 started = 0, last = 0;
+
+	for (u32 i = 0; i < senders; i++) {
+		rel_config mine = config, other = config;
+
+		mine.peer_credit_pkts = other.credit_pkts = 256;
+		other.number_start = mine.peer_number_start;
+		other.peer_number_start = mine.number_start;
+		mine.seed = i + 1;
+		links.push_back(std::make_unique<Link>(mine, other, i));
+		Link &link = *links.back();
+
+		link.drops = [&port, &link](const End &from, const Packet &packet) {
+			return from.index == 0 && packet.id && !port.takes(link.now);
+		};
+		link.queue = [&port, &link](const End &from, const Packet &packet) {
+			return from.index == 0 && packet.id ? port.free_ns - link.now : 0;
+		};
+		// One packet first: flows are opened before anything is sent on them.
+		started = link.now + 2 * ms;
+		link.plan(0, link.now, 1);
+		link.plan(0, started, packets_each);
+	}
+	for (u64 now = started; last == 0 && now < started + 60000 * ms; now += 2 * us) {
+		bool all = true;
+
+		for (auto &link : links) {
+			if (!link->done() && !link->run(now))
+				all = false;
+		}
+		if (all)
+			last = now;
+	}
+	result.done = last != 0;
+	if (!result.done)
+		return result;
+	result.goodput = static_cast<double>(senders) * packets_each * Bottleneck::packet_ns /
+		static_cast<double>(last - started);
+	result.dropped = static_cast<double>(port.dropped) / static_cast<double>(port.dropped + port.passed);
+	return result;
+}
+
+} // namespace
+
+// The goals are those for whole nodes: 0.90 of the bottleneck, and nobody takes 3 times as long as he would
+// at best. (What is sent before anybody can know of the others costs much if there is little after it.)
+TEST(rel_congestion_delay, incast_does_not_collapse)
+{
+	for (const auto &[senders, each, least] : {std::tuple{2u, 6400u, 0.95}, std::tuple{16u, 800u, 0.95},
+		     std::tuple{128u, 1000u, 0.8}, std::tuple{128u, 100u, 0.5}}) {
+		const Incast result = incast(senders, each, 128, config_delay());
+
+		ASSERT_TRUE(result.done) << senders;
+		EXPECT_GT(result.goodput, least) << senders << " senders of " << each;
+		EXPECT_LT(result.dropped, 0.35) << senders << " senders of " << each;
+	}
+}
+
+// The same without: most of what is sent is dropped.
+TEST(rel_congestion_fixed, incast_collapses)
+{
+	const Incast result = incast(128, 100, 128, config_usual());
+
+	ASSERT_TRUE(result.done);
+	EXPECT_GT(result.dropped, 0.8);
+}
