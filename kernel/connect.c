@@ -800,6 +800,11 @@ int ibr_connect_start(struct ibr_path *path)
 		return -ENOMEM;
 	if (!cm->wanted) {
 		cm->wanted = true;
+		/* Datagrams: whoever wants it himself waits for nobody, who may be waiting for us. */
+		if (cm->passive && path->transport->type == IB_QPT_UD) {
+			cm_answer_ud(cm, cm->passive);
+			link_drop(&cm->passive);
+		}
 		if (cm->active || cm->passive)
 			cm->deadline = jiffies + msecs_to_jiffies(READ_ONCE(connect_timeout_ms));
 		else

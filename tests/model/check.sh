@@ -53,6 +53,7 @@ explore()
 		case $line in
 		*of_this_life*) found="packet of another life" ;;
 		*"].open"*) found="two connections" ;;
+		*"].answer"*) found="waiting for each other" ;;
 		*"invalid end state"*) found=deadlock ;;
 		*"acceptance cycle"*) found="never up" ;;
 		*) tail -n 20 "$work/pan.log" ;;
@@ -80,8 +81,10 @@ for kind in connections datagrams; do
 	which=
 	[ $kind = connections ] || which=-DUD
 	explore $kind-safety safety "$which -DFAULTS=$faults"
-	for property in "packet of another life" "two connections" deadlock; do
-		[ "$kind $property" != "datagrams two connections" ] || continue
+	for property in "packet of another life" "two connections" "waiting for each other" deadlock; do
+		case "$kind $property" in
+		"datagrams two connections" | "connections waiting for each other") continue ;;
+		esac
 		[ "$found" = nothing ]
 		check "$kind, no $property" $? "found $found, $states states"
 	done
@@ -100,6 +103,7 @@ no-dropping|safety|-DNO_DROPPING -DFAULTS=1|two connections
 no-closing|safety|-DNO_CLOSING -DFAULTS=1|two connections
 no-suspicion|liveness|-DNO_SILENCE -DFAULTS=1|never up
 no-wish|liveness|-DUD -DNO_WISH -DFAULTS=1|never up
+no-answer|safety|-DUD -DNO_ANSWER -DFAULTS=1|waiting for each other
 no-checks|safety|-DNO_CHECKS -DFAULTS=2|packet of another life
 no-checks-ud|safety|-DUD -DNO_CHECKS -DFAULTS=2|packet of another life
 no-secret|safety|-DNO_SECRET -DFAULTS=2|packet of another life

@@ -367,7 +367,14 @@ inline connect_work()
 	:: ME.state != UP && ME.want ->
 		ME.state = CONNECTING;
 		if :: !ME.wanted && ME.call == NONE && ME.answer == NONE -> ME.attempts = 0; ends = CALL :: else fi;
+#if defined(UD) && !defined(NO_ANSWER)
+		/* cm_answer_ud(): whoever wants it himself waits for nobody. */
+		if :: !ME.wanted && ME.answer != NONE -> say(WELCOME, ME.a_nonce, 0, ME.token); answer_clear() :: else fi;
+#endif
 		ME.wanted = true
+#ifdef UD
+		; assert(ME.answer == NONE)
+#endif
 	fi
 }
 
