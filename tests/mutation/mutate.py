@@ -44,6 +44,7 @@ STAGES = [
     ("random", [f"--gtest_filter={LONG}", "--gtest_fail_fast"], {"IBRELK_SEEDS": "400"}),
 ]
 LIMIT_S = 20    # of processor time; many times what it takes
+LIMIT_BYTES = 1 << 30
 
 
 class Mutant:
@@ -254,7 +255,7 @@ class Worker:
         """What of the unit tests fails, if anything does."""
         self.link(own)
         for name, arguments, environment in STAGES:
-            done = run(["prlimit", f"--cpu={LIMIT_S}", self.folder / "test", *arguments], cwd=self.folder,
+            done = run(["prlimit", f"--cpu={LIMIT_S}", f"--as={LIMIT_BYTES}", self.folder / "test", *arguments], cwd=self.folder,
                        env={**os.environ, **environment})
             if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
                 return f"{name}: endless"
