@@ -289,6 +289,11 @@ std::optional<Sample> sample_of(roce::View frame, std::uint32_t destination)
 	if (!layout || layout->destination != destination || !layout->is_send_only())
 		return std::nullopt;
 
+	// A capture is behind netem, which may have damaged the packet; a copy with a good ICRC would be
+	// believed.
+	if (roce::icrc(frame) != roce::icrc_sent(frame))
+		return std::nullopt;
+
 	Sample sample{{frame.begin(), frame.end()}, *layout};
 
 	if (!mutation::is_packet(sample.packet()))
