@@ -157,7 +157,20 @@ void Run::handle_receive(std::uint32_t slot, const ibrelk::Completion &completio
 	if (slot >= rx_order_.size() || rx_order_[slot] == not_posted)
 		return;
 	if (completion.status == 0) {
+		const std::uint64_t number = completion.immediate;
+		const bool again = number < seen_.size() && seen_[number];
 		const bool good = right(slot, completion);
+
+		if (!good && !report_.mismatched)
+			fmt::print(stderr,
+				"ibrelk-perf: the first wrong message: number {}{}, in receive {}, tag {:#x} "
+				"(wanted {:#x}), "
+				"flags {:#x}, {} bytes (wanted {}), right up to byte {}\n",
+				number, again ? " again" : "", rx_order_[slot], completion.tag, tag_,
+				completion.flags, completion.length, size_of(rx_seed_, number),
+				pattern_check(rx_buffers_.slot(slot).first(
+						      std::min<std::size_t>(completion.length, plan_.bytes)),
+					rx_seed_, number));
 
 		report_.received++;
 		report_.bytes += completion.length;
