@@ -72,6 +72,10 @@ protected:
 
 	static void under_traffic(const std::string &mode, int times)
 	{
+		if (lab().options().kernel != "6.1")
+			GTEST_SKIP() << "from 6.12 on soft-RoCE drops a packet that is too long, and its "
+					"queue pair "
+					"lives on: there is nothing to repair";
 		need_server();
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		auto traffic = start_traffic(mode);
