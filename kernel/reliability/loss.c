@@ -26,7 +26,7 @@
 #define STEPS_MAX	255
 #define KEEP_RECOVERIES	16	/* RFC 8985, 6.2, step 4 */
 #define BACKOFF_MAX	16
-#define ANSWERS_MAX	16	/* in a row by a peer that knows nothing new, until time-outs are doubled all the same */
+#define ANSWERS_MAX	16	/* in a row without news, by which the doubling of time-outs begins anew */
 
 void rel_loss_init(struct rel_conn *conn)
 {
