@@ -70,6 +70,7 @@ TEST(rel_congestion_delay, starts_small_and_doubles)
 	EXPECT_EQ(round_trip(side, 50 * us), 32u);
 	EXPECT_EQ(round_trip(side, 50 * us), 64u);
 	EXPECT_EQ(round_trip(side, 50 * us), 64u) << "the configured window is the most";
+	EXPECT_EQ(side.conn.stats.window_cuts, 0u);
 }
 
 TEST(rel_congestion_delay, does_not_grow_unless_it_is_used_up)
@@ -118,6 +119,77 @@ TEST(rel_congestion_delay, shrinks_in_proportion_to_the_excess_and_at_most_to_ha
 	EXPECT_EQ(rel_window_256(&worse.conn), 8 * pkt);
 }
 
+TEST(rel_congestion_delay, many_senders_have_a_target_that_is_farther_away_within_bounds)
+{
+	for (const bool late : {false, true}) {
+		Side side(config_delay());
+
+		grown(side, 16);
+		side.conn.congestion.window = pkt / 32;
+		side.conn.congestion.threshold = pkt / 32;
+		side.conn.congestion.window_pkts = 1;
+		side.conn.congestion.lost = 1;
+		round_trip(side, (50 + 100 + 4 * 100) * us + late);
+		EXPECT_EQ(rel_window_256(&side.conn), late ? pkt / 64 : pkt / 32 + pkt / 32 / 4);
+	}
+}
+
+TEST(rel_congestion_delay, target_is_exact)
+{
+	for (const bool late : {false, true}) {
+		Side side(config_delay(100000));
+
+		grown(side, 16);
+		side.conn.congestion.lost = 1; // which counts only if it is late
+		round_trip(side, 50 * us + 125 * ms + late);
+		EXPECT_EQ(side.conn.stats.window_cuts, late);
+	}
+}
+
+TEST(rel_congestion_delay, too_little_to_shrink_is_no_cut)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	round_trip(side, 175 * us + 1);
+	EXPECT_EQ(rel_window_256(&side.conn), 16 * pkt);
+	EXPECT_EQ(side.conn.stats.window_cuts, 0u);
+}
+
+TEST(rel_congestion_delay, share_of_the_excess_is_exact)
+{
+	Side side(config_delay(100000));
+
+	grown(side, 64);
+	round_trip(side, 225321 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 9840u);
+}
+
+TEST(rel_congestion_delay, very_short_round_trips)
+{
+	Side side(config_delay(1));
+
+	round_trip(side, 1 * us);
+	side.conn.congestion.window = 16 * pkt;
+	side.conn.congestion.window_pkts = 16;
+	round_trip(side, 3 * us); // 750 ns are too much, which counts as 250 of 1024
+	EXPECT_EQ(rel_window_256(&side.conn), 16 * pkt - 16 * pkt * 200 / 1024);
+}
+
+TEST(rel_congestion_delay, delay_counts_whether_the_window_is_used_up_or_not)
+{
+	Side side(config_delay());
+
+	grown(side, 20);
+	round_trip(side, 900 * us, 5);
+	EXPECT_EQ(rel_window_256(&side.conn), 10 * pkt);
+	side.conn.congestion.window = 8 * pkt;
+	side.conn.congestion.threshold = 8 * pkt;
+	side.conn.congestion.window_pkts = 8;
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 9 * pkt) << "but not at the first window";
+}
+
 // A processor that is busy with something else looks the same as a queue.
 TEST(rel_congestion_delay, delay_alone_leaves_what_it_began_with)
 {
@@ -160,6 +232,58 @@ TEST(rel_congestion_delay, some_loss_alone_says_nothing)
 	EXPECT_EQ(rel_window_256(&side.conn), (33 * pkt + 1) / 2);
 }
 
+TEST(rel_congestion_delay, one_of_eight_may_be_lost)
+{
+	for (const bool more : {false, true}) {
+		Side side(config_delay());
+
+		grown(side, 56);
+		side.conn.congestion.lost = 9 + more;
+		round_trip(side, 60 * us);
+		EXPECT_EQ(rel_window_256(&side.conn), more ? 28 * pkt : 57 * pkt);
+	}
+}
+
+TEST(rel_congestion_delay, what_got_through_is_what_the_path_bears)
+{
+	for (const auto &[lost, left] : {std::pair{12u, 4u}, std::pair{16u, 1u}, std::pair{40u, 1u}}) {
+		Side side(config_delay());
+
+		grown(side, 16);
+		side.conn.congestion.lost = lost;
+		round_trip(side, 60 * us);
+		EXPECT_EQ(rel_window_256(&side.conn), left * pkt) << lost;
+	}
+}
+
+TEST(rel_congestion_delay, loss_counts_from_the_first_round_trip_on)
+{
+	Side side(config_delay());
+
+	for (int i = 0; i < 7; i++)
+		side.send();
+	side.conn.congestion.lost = 5;
+	round_trip(side, 50 * us, 0);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt * 2 / 7) << "also if the window is not used up";
+}
+
+TEST(rel_congestion_delay, grows_by_a_quarter_below_a_packet)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.window_pkts = 1;
+	side.conn.congestion.window = pkt / 2;
+	side.conn.congestion.threshold = pkt / 2;
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), pkt / 2 + pkt / 8);
+	side.conn.congestion.window = pkt;
+	side.conn.congestion.threshold = pkt;
+	side.conn.congestion.pace_ns = 0;
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 2 * pkt);
+}
+
 TEST(rel_congestion_delay, loss_with_delay_says_much)
 {
 	Side side(config_delay());
@@ -200,6 +324,8 @@ TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
 	ASSERT_EQ(side.conn.stats.timeouts, 1u);
 	EXPECT_EQ(rel_window_256(&side.conn), 1 * pkt);
 	EXPECT_EQ(side.conn.congestion.threshold, 20 * pkt);
+	EXPECT_EQ(side.conn.congestion.pace_ns, 0u) << "a whole packet";
+	EXPECT_EQ(side.conn.stats.window_cuts, 1u);
 	side.polled();
 	while (side.conn.stats.timeouts == 1)
 		side.run_timeout();
@@ -262,8 +388,10 @@ TEST(rel_congestion_delay, starts_again_after_a_pause)
 	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
 	side.take(side.peer_ack(side.conn.sender.next));
 
+	side.now = side.conn.ring[(side.conn.sender.next - 1) % REL_SPAN_MAX].sent_ns + 10000 * ms;
+	round_trip(side, 400 * us, 1);
 	EXPECT_EQ(side.conn.rtt.min_ns, 50 * us);
-	side.now += 11000 * ms;
+	side.now = side.conn.ring[(side.conn.sender.next - 1) % REL_SPAN_MAX].sent_ns + 10000 * ms + 1;
 	round_trip(side, 400 * us, 1);
 	EXPECT_EQ(side.conn.rtt.min_ns, 400 * us) << "the route may be another";
 }
