@@ -198,7 +198,7 @@ static void endpoint_drop_waiting(struct ibr_endpoint *endpoint)
 		if (posted)
 			ibr_recv_complete(container_of(posted, struct ibr_recv, match), &cancelled);
 		else if (message)
-			ibr_message_refuse(message);
+			ibr_message_discard(message);
 		else
 			return;
 	}
@@ -249,8 +249,8 @@ static void endpoint_linger_work(struct work_struct *work)
 
 /*
  * (1) Unreachable: not found by number, and @open false, so that nothing is matched any more.
- * (2) Receives are cancelled, waiting messages refused, incoming flows dropped; that ends every use of the
- * process's memory as a target. (3) Sends of pinned memory are aborted, buffered ones linger.
+ * (2) Incoming flows are dropped, which their senders are told, receives cancelled, and waiting messages
+ * discarded; that ends every use of the process's memory as a target. (3) Sends of pinned memory are aborted, buffered ones linger.
  */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 {

@@ -446,8 +446,8 @@ void ibr_send_exit(void);
 int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
 int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame);
 void ibr_message_free(struct ibr_message *message);
-/** ibr_message_refuse() - nobody will ever take it: its endpoint is closed. Context: process, no locks */
-void ibr_message_refuse(struct ibr_message *message);
+/** ibr_message_discard() - nobody will ever take it: its endpoint is closed. Context: process, no locks */
+void ibr_message_discard(struct ibr_message *message);
 /** ibr_message_give() - a message that had to wait meets its receive. Context: process, no locks */
 void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv);
 

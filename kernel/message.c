@@ -261,22 +261,19 @@ void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
 	ibr_path_put(path);
 }
 
-void ibr_message_refuse(struct ibr_message *message)
+/*
+ * The sender of an RTS is not told: its flow was closed with the endpoint, which fails the send, or is of a life
+ * that is over, in which case its handle may name another message by now.
+ */
+void ibr_message_discard(struct ibr_message *message)
 {
 	struct ibr_inflow *flow = message->flow;
 	struct ibr_path *path = flow->path;
-	struct wire_frame frame = {
-		.type = WIRE_FRAME_FIN,
-		.flow = cpu_to_le32(message->rts_message),
-		.fin.status = cpu_to_le32(ECONNRESET),
-	};
 
 	ibr_frag_refill();
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
-	if (message->rts && path->established)
-		ibr_control_send(path, &frame);
 	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);

@@ -86,6 +86,52 @@ static void reincarnated(struct kunit *test)
 	world_check(test);
 }
 
+static struct ibr_message *message_waiting(const struct side *side)
+{
+	return container_of(match_message_first(&side->endpoint->match), struct ibr_message, match);
+}
+
+/*
+ * The path begins a new life while a rendezvous waits. In that life its handle names another one, which is none the
+ * worse for the end of the endpoint where the first one waits.
+ */
+static void rendezvous_outlived(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL), *c = side_open(test, NULL);
+	u32 ab = side_add_side(test, a, b), ac = side_add_side(test, a, c), handle;
+	unsigned long from = user_alloc(test, MIB), to = user_alloc(test, MIB);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+
+	user_fill(test, from, MIB, 1);
+	side_send(test, a, ab, from, MIB, 0, 1);
+	KUNIT_ASSERT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1));
+	handle = message_waiting(b)->rts_message;
+	spin_lock_bh(&path->lock);
+	ibr_path_give_up(path, -ECONNRESET);
+	spin_unlock_bh(&path->lock);
+	side_wait_op(test, a, 1, -ECONNRESET);
+
+	/* Opens the flow; the next handle that is given out is that of the announcement. */
+	side_recv(test, c, IBRELK_PEER_ANY, to, MIB, 0, 2);
+	side_send(test, a, ac, from, 100, 0, 2);
+	side_wait_op(test, a, 2, 0);
+	side_wait_op(test, c, 2, 0);
+	spin_lock_bh(&path->lock);
+	path->handle_next = handle;
+	spin_unlock_bh(&path->lock);
+	side_send(test, a, ac, from, MIB, 0, 3);
+	KUNIT_ASSERT_TRUE(test, wait_until(READ_ONCE(c->endpoint->match.messages) == 1));
+	KUNIT_ASSERT_EQ(test, message_waiting(c)->rts_message, handle);
+
+	side_close(test, b);
+	side_recv(test, c, IBRELK_PEER_ANY, to, MIB, 0, 3);
+	side_wait_op(test, c, 3, 0);
+	side_wait_op(test, a, 3, 0);
+	KUNIT_EXPECT_TRUE(test, user_check(test, to, MIB, 1));
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* The sender's process dies at any moment of a lot of traffic: what it had buffered still arrives, in order. */
 static void sender_closed(struct kunit *test)
 {
@@ -200,6 +246,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(other_job),
 	KUNIT_CASE(other_generation),
 	KUNIT_CASE_PARAM(reincarnated, mode_next),
+	KUNIT_CASE_PARAM(rendezvous_outlived, mode_next),
 	KUNIT_CASE_PARAM(sender_closed, mode_next),
 	KUNIT_CASE_PARAM(receiver_closed, mode_next),
 	KUNIT_CASE_PARAM(all_closed, mode_next),
