@@ -677,6 +677,13 @@ int ibr_memory_init(void)
 	return 0;
 }
 
+void ibr_memory_drain(void)
+{
+	/* Of what a worker ends, bounced data may be left to be copied, by one more work, which is the last. */
+	flush_workqueue(memory_queue);
+	flush_workqueue(memory_queue);
+}
+
 void ibr_memory_exit(void)
 {
 	cancel_delayed_work_sync(&dead_work);

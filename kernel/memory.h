@@ -134,6 +134,12 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 void ibr_umem_flush(void);
 
 int ibr_memory_init(void);
+/**
+ * ibr_memory_drain() - wait until every umem has been released that a worker has, or is about to have
+ *
+ * For the end of the module: nobody else may be left who has one. Context: process.
+ */
+void ibr_memory_drain(void);
 /** ibr_memory_exit() - every umem must have been released */
 void ibr_memory_exit(void);
 

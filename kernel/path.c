@@ -787,6 +787,11 @@ void ibr_path_exit(void)
 	mutex_unlock(&table_lock);
 	cancel_delayed_work_sync(&prune_work);
 	paths_remove(NULL);
+	/*
+	 * Transfers and sends that are over, but for a worker that has their memory, are its own. It needs everything
+	 * that goes now, and may drop the last reference to an endpoint. Nothing begins any more, so no other will.
+	 */
+	ibr_memory_drain();
 	/* Waits for endpoints that were freed last, then for what RCU still frees. */
 	destroy_workqueue(ibr_wq);
 	rcu_barrier();

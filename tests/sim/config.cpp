@@ -161,6 +161,14 @@ void draw_congestion(struct sim_config &c)
 	c.target_us = maybe(50) ? 0 : pick({1, 20, 1000, 100'000});
 }
 
+// What was added later is drawn last, so that seeds stay what they are.
+void draw_memory(struct sim_config &c)
+{
+	c.slow_memory = maybe(7) ? scaled(10'000, 1'000'000) : 0;
+	c.slow_memory_ms = scaled(1, 500);
+	c.rush = maybe(3);
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -181,12 +189,14 @@ struct sim_config config_draw(u64 seed)
 	draw_nodes(c);
 	draw_congestion(c);
 	// One in ten has no faults at all.
-	if (maybe(10)) {
+	const bool calm = maybe(10);
+	c.wrap = maybe(50) ? scaled(1, 300) : 0;
+	draw_memory(c);
+	if (calm) {
 		const struct sim_config usual = config_usual();
 		for (auto fault : config_faults())
 			c.*fault = usual.*fault;
 	}
-	c.wrap = maybe(50) ? scaled(1, 300) : 0;
 	return c;
 }
 
@@ -227,7 +237,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::reorder, &sim_config::corrupt, &sim_config::replay, &sim_config::partitions,
 		&sim_config::flaps, &sim_config::wedges, &sim_config::qp_errors, &sim_config::restarts,
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
-		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels};
+		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
+		&sim_config::slow_memory, &sim_config::rush};
 }
 
 std::vector<u64 sim_config::*> config_members()

@@ -85,6 +85,9 @@
 	X(jump_ms, "... by at most", 1000)                                                                    \
 	X(alloc, "allocations that fail, ppm", 0)                                                             \
 	X(pin, "windows of user memory that cannot be pinned, ppm", 0)                                        \
+	X(slow_memory, "work on user memory that takes long, ppm", 0)                                         \
+	X(slow_memory_ms, "... at most", 50)                                                                  \
+	X(rush, "processes and module go when the faults end, whatever is under way", 0)                      \
 	/* the scheduler */                                                                                   \
 	X(preempt, "chances to be interrupted that are taken, ppm", 0)                                        \
 	X(softirq_us, "until a softirq runs, at most", 2)                                                     \

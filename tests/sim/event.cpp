@@ -7,6 +7,7 @@
 #include "process.h"
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -330,6 +331,7 @@ int hrtimer_cancel(hrtimer *timer)
 
 struct workqueue_struct {
 	list_head pending;
+	bool memory; // its work may be slow
 };
 
 static void work_start(work_struct *work, u64 at);
@@ -341,11 +343,13 @@ static void work_fire(void *argument)
 	work->function(work);
 }
 
-workqueue_struct *alloc_workqueue(const char *, int, int)
+workqueue_struct *alloc_workqueue(const char *name, int, int)
 {
 	auto *wq = static_cast<workqueue_struct *>(kzalloc(sizeof(workqueue_struct), GFP_KERNEL));
-	if (wq)
+	if (wq) {
 		INIT_LIST_HEAD(&wq->pending);
+		wq->memory = !std::strcmp(name, "ibrelk_memory");
+	}
 	return wq;
 }
 
@@ -362,7 +366,12 @@ bool queue_work(workqueue_struct *wq, work_struct *work)
 	if (work->timer.id)
 		return false;
 	work->wq = wq;
-	work_start(work, sim_soon(SIM_WORK));
+	work->at_once = true;
+	u64 at = sim_soon(SIM_WORK);
+	// Pages may have to come from a disk first.
+	if (wq->memory && sim_troubled && sim_chance(SIM_RANDOM_FAULT, sim_config.slow_memory))
+		at += sim_below(SIM_RANDOM_FAULT, sim_config.slow_memory_ms * 1'000'000);
+	work_start(work, at);
 	return true;
 }
 
@@ -371,6 +380,7 @@ bool queue_delayed_work(workqueue_struct *wq, delayed_work *work, unsigned long 
 	if (work->work.timer.id)
 		return false;
 	work->work.wq = wq;
+	work->work.at_once = !delay;
 	// A delay of some jiffies ends with one of them.
 	work_start(&work->work,
 		delay ? (now / 4'000'000 + delay) * 4'000'000 + sim_soon(SIM_WORK) - now
@@ -414,18 +424,21 @@ bool cancel_work_sync(work_struct *work)
 	return true;
 }
 
-// Delayed work is not flushed, as in the kernel.
+// Delayed work is not flushed, as in the kernel, unless its time has come.
 void flush_workqueue(workqueue_struct *wq)
 {
 	sim_might_sleep("flush_workqueue");
 	for (;;) {
 		auto it = queue.begin();
-		for (; it != queue.end(); ++it)
-			if (it->second.function == work_fire &&
-				it->first.at <= now + 2 * sim_config.work_us * 1000 &&
-				static_cast<work_struct *>(it->second.argument)->wq == wq &&
+		for (; it != queue.end(); ++it) {
+			if (it->second.function != work_fire)
+				continue;
+			const auto *work = static_cast<work_struct *>(it->second.argument);
+			if (work->wq == wq &&
+				(work->at_once || it->first.at <= now + 2 * sim_config.work_us * 1000) &&
 				may_nest(it->second))
 				break;
+		}
 		if (it == queue.end())
 			return;
 		run(it);

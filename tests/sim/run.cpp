@@ -191,11 +191,14 @@ void close_one(void *)
 }
 
 bool node_is_down[SIM_NODES_MAX];
+bool unloaded;
 
 void boot(void *argument)
 {
 	const u32 node = static_cast<u32>(reinterpret_cast<u64>(argument));
 
+	if (unloaded)
+		return;
 	sim_trace("node %u comes back", node);
 	sim::wire.dead(node, false);
 	sim_node_start(node);
@@ -256,6 +259,48 @@ bool all_up()
 	return true;
 }
 
+// Whatever is under way, all processes exit and the module is removed.
+void rush()
+{
+	sim_trace("everybody goes");
+	checks_until = 0;
+	enter(0, [] { sim::apps.close_all(); });
+	enter(0, [] { sim::apps.reap_all(); });
+	enter(0, [] { sim::apps.shut(); });
+}
+
+void unload()
+{
+	for (u32 node = 0; node < sim_config.nodes; node++) {
+		if (node_is_down[node])
+			continue;
+		sim_enter(SIM_ADMIN, node, 0);
+		sim_node_stop(node);
+		sim_leave();
+	}
+	if (!sim_config.rush)
+		sim_run(sim_now() + 100 * ms);
+	enter(0, sim_module_unload);
+	unloaded = true;
+	sim_troubled = false;
+	sim_run(sim_now() + 100 * ms);
+	sim_rcu_flush();
+}
+
+void check_left()
+{
+	sim::model_check_closed();
+	s64 pinned = 0;
+	for (const auto &life : sim::apps.lives)
+		pinned += life->mm.pages;
+	if (pinned != sim_unpinned())
+		sim_fail("leak", "%lld pages were pinned, and %lld let go", pinned, sim_unpinned());
+	if (sim::adapter_left() || sim_cm_left())
+		sim_fail("leak", "%zu queue pairs and %llu conversations are left", sim::adapter_left(),
+			sim_cm_left());
+	sim_alloc_check();
+}
+
 void run(u64 seed)
 {
 	sim_seed(seed);
@@ -282,6 +327,13 @@ void run(u64 seed)
 	sim_after(1000, SIM_ADMIN, 0, check, nullptr);
 	sim_run(begin + sim_config.faults_ms * ms);
 
+	if (sim_config.rush) {
+		rush();
+		unload();
+		check_left();
+		return;
+	}
+
 	// From now on the world is perfect, and everything has to come to its end.
 	sim_trace("no more faults");
 	sim_troubled = false;
@@ -307,25 +359,8 @@ void run(u64 seed)
 	enter(0, [] { sim::apps.reap_all(); });
 	enter(0, [] { sim::apps.shut(); });
 	sim_run(sim_now() + 100 * ms);
-	for (u32 node = 0; node < sim_config.nodes; node++) {
-		sim_enter(SIM_ADMIN, node, 0);
-		sim_node_stop(node);
-		sim_leave();
-	}
-	sim_run(sim_now() + 100 * ms);
-	enter(0, sim_module_unload);
-	sim_run(sim_now() + 100 * ms);
-	sim_rcu_flush();
-	sim::model_check_closed();
-	s64 pinned = 0;
-	for (const auto &life : sim::apps.lives)
-		pinned += life->mm.pages;
-	if (pinned != sim_unpinned())
-		sim_fail("leak", "%lld pages were pinned, and %lld let go", pinned, sim_unpinned());
-	if (sim::adapter_left() || sim_cm_left())
-		sim_fail("leak", "%zu queue pairs and %llu conversations are left", sim::adapter_left(),
-			sim_cm_left());
-	sim_alloc_check();
+	unload();
+	check_left();
 }
 
 // What it was that crashed, in a word or two.

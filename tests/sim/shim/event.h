@@ -89,6 +89,7 @@ struct work_struct {
 	struct workqueue_struct *wq;
 	void (*function)(struct work_struct *work);
 	struct list_head entry;		/* of what is pending in wq, delayed work excepted */
+	bool at_once;			/* without a delay: who flushes the queue waits for it */
 };
 
 struct delayed_work {
