@@ -314,7 +314,7 @@ void ibr_path_drive(struct ibr_path *path)
 static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 {
 	struct ibr_path *path = container_of(timer, struct ibr_path, timer);
-	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, silence;
+	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, deaf = IBR_DEAF_MS * NSEC_PER_MSEC, silence;
 
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
@@ -324,10 +324,11 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	/* While it is being connected, connecting tells whether the peer is there, and why not. */
 	if (path->state == IBRELK_PATH_UP) {
 		silence = rel_silence_ns(&path->rel, path->now);
-		if (silence > limit) {
+		/* A peer that has just been reached again may say something first, however long it has owed it. */
+		if (silence > min(limit, deaf) && rel_debt_ns(&path->rel, path->now) > limit) {
 			ibr_path_mourn(path);
 			ibr_path_give_up(path, -ETIMEDOUT);
-		} else if (silence > IBR_DEAF_MS * NSEC_PER_MSEC) {
+		} else if (silence > deaf) {
 			ibr_path_suspect(path);
 		}
 	}

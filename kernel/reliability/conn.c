@@ -11,6 +11,7 @@ void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
 	conn->ops = ops;
 	conn->config = *config;
 	conn->heard_ns = now;
+	conn->made_ns = now;
 	conn->random = config->seed;
 	rel_timer_init(conn);
 	rel_rtt_init(conn);
@@ -36,14 +37,23 @@ void rel_conn_drain(struct rel_conn *conn, void (*forget)(struct rel_conn *conn,
 	rel_timer_init(conn);
 }
 
+/* Does the peer owe an answer? */
+static bool conn_waits(const struct rel_conn *conn)
+{
+	return conn->sender.in_flight || conn->credit.blocked || conn->credit.asked;
+}
+
 void rel_conn_requeue(struct rel_conn *conn, u64 now)
 {
+	/* What is sent again is another packet, but the same debt. */
+	if (conn_waits(conn) && !conn->owed_ns)
+		conn->owed_ns = max(conn->sender.waiting_ns, conn->heard_ns);
 	rel_loss_declare_all(conn, REL_LOST_RESET);
 	rel_loss_revive(&conn->loss);
 	conn->congestion.ops->pause(conn, U64_MAX);
 	conn->credit.probes = 0;
 	conn->credit.probe_due = true;
-	conn->heard_ns = now;		/* nobody rebuilds a queue pair without the peer */
+	conn->made_ns = now;
 }
 
 void rel_ask(struct rel_conn *conn, u64 now)
@@ -60,11 +70,14 @@ void rel_ask(struct rel_conn *conn, u64 now)
 
 u64 rel_silence_ns(const struct rel_conn *conn, u64 now)
 {
-	u64 since = conn->sender.waiting_ns;
+	u64 since = max3(conn->sender.waiting_ns, conn->heard_ns, conn->made_ns);
 
-	if (!conn->sender.in_flight && !conn->credit.blocked && !conn->credit.asked)
-		return 0;
-	if (conn->heard_ns > since)
-		since = conn->heard_ns;
-	return now > since ? now - since : 0;
+	return conn_waits(conn) && now > since ? now - since : 0;
+}
+
+u64 rel_debt_ns(const struct rel_conn *conn, u64 now)
+{
+	u64 since = conn->owed_ns ?: max(conn->sender.waiting_ns, conn->heard_ns);
+
+	return conn_waits(conn) && now > since ? now - since : 0;
 }

@@ -239,6 +239,8 @@ enum rel_timer {
  * @loss: likewise
  * @congestion: likewise
  * @heard_ns: when a valid header last came
+ * @made_ns: when the queue pair was last made anew
+ * @owed_ns: 0, or, if that was while the peer owed an answer, and nothing was heard since: from when on it has
  * @timer_ns: deadline of each timer, or REL_TIME_NEVER
  * @random: state of a small generator, for jitter
  * @config: the owner's
@@ -254,6 +256,8 @@ struct rel_conn {
 	struct rel_loss loss;
 	struct rel_congestion congestion;
 	u64 heard_ns;
+	u64 made_ns;
+	u64 owed_ns;
 	u64 timer_ns[REL_TIMERS];
 	u32 random;
 	struct rel_config config;

@@ -143,6 +143,7 @@ static void unreliable_commit(struct rel_conn *conn, u32 number)
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
 	conn->heard_ns = now;
+	conn->owed_ns = 0;
 	if (unlikely(conn->credit.asked)) {
 		conn->credit.asked = false;
 		if (!conn->credit.blocked)

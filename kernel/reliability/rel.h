@@ -266,16 +266,28 @@ u32 rel_in_flight(const struct rel_conn *conn);
 void rel_ask(struct rel_conn *conn, u64 now);
 
 /**
- * rel_silence_ns() - how long the peer has not answered
+ * rel_silence_ns() - how long the peer has not answered over this queue pair
  * @conn: connection
  * @now: time
  *
- * The owner declares the peer dead above its limit.
+ * The owner makes the queue pair anew above its limit.
  *
  * Return: time for which something has been in flight, blocked for want of credits, or asked, without any
- * sign of life from the peer; 0 if nothing waits.
+ * sign of life from the peer, its part in rel_conn_requeue() included; 0 if nothing waits.
  */
 u64 rel_silence_ns(const struct rel_conn *conn, u64 now);
+
+/**
+ * rel_debt_ns() - how long the peer has not answered over whichever queue pair
+ * @conn: connection
+ * @now: time
+ *
+ * The owner declares the peer dead above its limit. A peer that takes part in making queue pairs and of which no
+ * packet ever comes is as good as dead.
+ *
+ * Return: as rel_silence_ns(), but only packets count as signs of life.
+ */
+u64 rel_debt_ns(const struct rel_conn *conn, u64 now);
 
 #include "conn.h"
 

@@ -117,6 +117,8 @@ public:
 			"half a window has been asked about");
 		check_timers(now, next);
 		must(silence <= now - start_, "silence is not older than the connection");
+		must(rel_debt_ns(&conn_, now) >= silence, "a debt is not younger than the silence");
+		must(rel_debt_ns(&conn_, now) <= now - start_, "nor older than the connection");
 		must(silence == 0 || bits || conn_.credit.blocked || conn_.credit.asked,
 			"silence is only where something is waited for");
 

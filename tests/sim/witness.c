@@ -16,7 +16,14 @@
 #define PATHS_MAX	4096
 #define AHEAD_MAX	4096
 
+/* struct watch - what a path was like when it was last looked at */
+struct watch {
+	u64 lives;
+	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
+};
+
 static struct ibr_path *paths[PATHS_MAX];
+static struct watch watches[PATHS_MAX];		/* each beside its path */
 static u32 path_count;
 
 /* ---- which paths there are ---- */
@@ -28,6 +35,7 @@ void __wrap_ibr_drive_init(struct ibr_path *path)
 {
 	if (path_count == PATHS_MAX)
 		sim_fail("shim", "too many paths");
+	memset(&watches[path_count], 0, sizeof(watches[0]));
 	paths[path_count++] = path;
 	/* Handles have 24 bits. */
 	if (sim_config.wrap)
@@ -42,6 +50,7 @@ void sim_forget(const void *object)
 	for (i = 0; i < path_count; i++)
 		if (paths[i] == object) {
 			paths[i] = paths[--path_count];
+			watches[i] = watches[path_count];
 			return;
 		}
 }
@@ -65,6 +74,16 @@ bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to)
 	return true;
 }
 
+static struct watch *watch_of(const struct ibr_path *path)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		if (paths[i] == path)
+			return &watches[i];
+	sim_fail("shim", "an unknown path");
+}
+
 void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
 void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
 
@@ -72,11 +91,15 @@ void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 leng
 {
 	u64 frames = path->counters.rx_segments, control = path->rel.stats.acks_received;
 	u64 duplicates = path->counters.rx_duplicates, lives = path->counters.lives;
+	u64 dropped = path->counters.drop_window + path->counters.drop_memory;
 	bool took_frames;
 	u64 instance;
 
 	__real_ibr_path_receive(path, packet, length);
 	took_frames = path->counters.rx_segments != frames;
+	if (took_frames || path->rel.stats.acks_received != control || path->counters.rx_duplicates != duplicates ||
+	    path->counters.drop_window + path->counters.drop_memory != dropped)
+		watch_of(path)->owing = 0;
 	if (path->counters.lives != lives || path->transport == &ibr_transport_loop)
 		return;
 	memcpy(&instance, path->remote.instance, sizeof(instance));
@@ -195,12 +218,37 @@ static void check_path(const struct ibr_path *path)
 		sim_fail("timer", "path: starved, and no timer runs");
 }
 
+/* Nobody waits for ever for a peer that says nothing. */
+static void check_watch(const struct ibr_path *path, struct watch *watch)
+{
+	const struct sim_config *c = &sim_config;
+	/* To notice takes a while, and so does an attempt to connect that was begun before the time was over. */
+	u64 most_ms = c->peer_timeout_ms + c->connect_timeout_ms + 4000 + c->pauses * c->pause_ms +
+		      c->jumps * c->jump_ms;
+	u64 owing = watch->owing;
+
+	if (!path->established || watch->lives != path->counters.lives ||
+	    (!rel_in_flight(&path->rel) && list_empty(&path->repeat)))
+		owing = 0;
+	else if (!owing)
+		owing = sim_now();
+	else if (sim_now() - owing > most_ms * NSEC_PER_MSEC)
+		sim_fail("silence", "path: the peer owes an answer for %llu ms, and is not given up",
+			 (sim_now() - owing) / NSEC_PER_MSEC);
+	*watch = (struct watch) {
+		.owing = owing,
+		.lives = path->counters.lives,
+	};
+}
+
 void sim_check_all(void)
 {
 	u32 i;
 
-	for (i = 0; i < path_count; i++)
+	for (i = 0; i < path_count; i++) {
 		check_path(paths[i]);
+		check_watch(paths[i], &watches[i]);
+	}
 }
 
 void sim_check_endpoint(const struct ibr_endpoint *endpoint)

@@ -121,6 +121,66 @@ TEST(rel_conn_requeue, is_a_sign_of_life)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 3 * ms), 3 * ms);
 }
 
+TEST(rel_debt_ns, outlives_the_queue_pair)
+{
+	Side side;
+	u64 begin = side.now;
+
+	side.send();
+	// Pauses of more than twice rto_max_us between the packets, too.
+	for (u64 pause : {150 * ms, 150 * ms, 3000 * ms, 1 * ms}) {
+		side.now += pause;
+		EXPECT_EQ(rel_debt_ns(&side.conn, side.now), side.now - begin);
+		rel_conn_requeue(&side.conn, side.now);
+		EXPECT_EQ(rel_debt_ns(&side.conn, side.now), 0u) << "nothing waits";
+		side.send();
+		EXPECT_EQ(rel_debt_ns(&side.conn, side.now), side.now - begin);
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
+	}
+	side.now += 2 * ms;
+	side.take(side.peer_ack(side.conn.sender.floor)); // acknowledges nothing
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 3 * ms), 3 * ms);
+	rel_conn_requeue(&side.conn, side.now + 4 * ms);
+	side.now += 5 * ms;
+	side.send();
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now), 5 * ms) << "since it was last heard";
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 100 * ms), 0u);
+}
+
+TEST(rel_debt_ns, begins_when_something_waits)
+{
+	Side side;
+
+	side.now += 5000 * ms;
+	rel_conn_requeue(&side.conn, side.now);
+	side.now += 5000 * ms;
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now), 0u);
+	side.send();
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 7 * ms), 7 * ms);
+}
+
+TEST(rel_debt_ns, of_credits_and_questions)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 0;
+	for (bool asks : {false, true}) {
+		Side side(config);
+		u64 begin = side.now += 10 * ms;
+
+		if (asks)
+			rel_ask(&side.conn, side.now);
+		else
+			EXPECT_FALSE(side.can_send());
+		side.now += 20 * ms;
+		rel_conn_requeue(&side.conn, side.now);
+		side.now += 30 * ms;
+		EXPECT_EQ(rel_debt_ns(&side.conn, side.now), side.now - begin);
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 30 * ms);
+	}
+}
+
 TEST(rel_silence_ns, only_while_something_waits)
 {
 	Side side;
