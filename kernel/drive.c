@@ -259,9 +259,19 @@ static void drive_patient(struct ibr_path *path)
 	}
 }
 
+/*
+ * What the engine waits for counts only while packets can be sent: before that no silence means anything, and
+ * it would take the window back for what was lost. A path that comes up again begins with rel_conn_requeue(), and
+ * what is due by then (an ACK, a probe) is done at once.
+ */
+static bool drive_times(const struct ibr_path *path)
+{
+	return path->established && path->state == IBRELK_PATH_UP;
+}
+
 static void drive_arm(struct ibr_path *path)
 {
-	u64 at = path->established ? rel_next_timeout(&path->rel) : REL_TIME_NEVER;
+	u64 at = drive_times(path) ? rel_next_timeout(&path->rel) : REL_TIME_NEVER;
 	const struct ibr_outflow *flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready);
 
 	if (path->starved)
@@ -319,7 +329,7 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
 	path->now = ktime_get_ns();
-	if (path->established)
+	if (drive_times(path))
 		rel_handle_timeout(&path->rel, path->now);
 	/* While it is being connected, connecting tells whether the peer is there, and why not. */
 	if (path->state == IBRELK_PATH_UP) {

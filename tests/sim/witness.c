@@ -19,7 +19,10 @@
 /* struct watch - what a path was like when it was last looked at */
 struct watch {
 	u64 lives;
+	u64 up_since;
+	u64 timeouts;
 	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
+	bool down;
 };
 
 static struct ibr_path *paths[PATHS_MAX];
@@ -212,21 +215,29 @@ static void check_path(const struct ibr_path *path)
 	if (path->memory != path_memory(path))
 		sim_fail("count", "path: %llu bytes in flight, counted %llu", path_memory(path), path->memory);
 	/* Whatever the engine waits for, something will wake it up. */
-	if (!path->removed && rel_next_timeout(rel) != REL_TIME_NEVER && !path->timer.timer.id)
+	if (path->state == IBRELK_PATH_UP && !path->removed && rel_next_timeout(rel) != REL_TIME_NEVER &&
+	    !path->timer.timer.id)
 		sim_fail("timer", "path: the engine waits for %llu, and no timer runs", rel_next_timeout(rel));
 	if (!path->removed && path->starved && !path->timer.timer.id)
 		sim_fail("timer", "path: starved, and no timer runs");
 }
 
-/* Nobody waits for ever for a peer that says nothing. */
+/*
+ * No time-out means anything, and none takes the window back, while nothing could have been sent. Nobody waits for ever
+ * for a peer that says nothing.
+ */
 static void check_watch(const struct ibr_path *path, struct watch *watch)
 {
 	const struct sim_config *c = &sim_config;
+	bool down = path->established && path->state != IBRELK_PATH_UP;
 	/* To notice takes a while, and so does an attempt to connect that was begun before the time was over. */
 	u64 most_ms = c->peer_timeout_ms + c->connect_timeout_ms + 4000 + c->pauses * c->pause_ms +
 		      c->jumps * c->jump_ms;
 	u64 owing = watch->owing;
 
+	if (down && watch->down && watch->lives == path->counters.lives && watch->up_since == path->up_since &&
+	    watch->timeouts != path->rel.stats.timeouts)
+		sim_fail("window", "path: %llu time-outs while it is not up", path->rel.stats.timeouts - watch->timeouts);
 	if (!path->established || watch->lives != path->counters.lives ||
 	    (!rel_in_flight(&path->rel) && list_empty(&path->repeat)))
 		owing = 0;
@@ -237,7 +248,10 @@ static void check_watch(const struct ibr_path *path, struct watch *watch)
 			 (sim_now() - owing) / NSEC_PER_MSEC);
 	*watch = (struct watch) {
 		.owing = owing,
+		.down = down,
 		.lives = path->counters.lives,
+		.up_since = path->up_since,
+		.timeouts = path->rel.stats.timeouts,
 	};
 }
 
