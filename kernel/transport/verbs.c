@@ -47,8 +47,8 @@
 #define RECV_DEPTH		(IBR_CREDIT_PKTS + IBR_CREDIT_PKTS / 2 + 16)
 #define RECV_SLACK		64	/* bytes of a receive buffer behind the longest packet */
 #define REAP_MS			10
-#define REBUILD_MS		100
-#define REBUILDS_MAX		50
+#define REBUILD_MS		100	/* until the second attempt; doubled each time ... */
+#define REBUILD_MAX_MS		10000	/* ... up to this */
 #define TOUCHED_MAX		16
 
 static unsigned int ud_recv_depth = 1024;
@@ -673,7 +673,7 @@ static void qp_report(struct ibr_qp *qp)
 	qp->reported = true;
 	if (!path) {
 		if (!test_bit(IBR_QP_STOPPING, &qp->state))
-			queue_work(ibr_wq, &qp->rebuild_work);
+			queue_delayed_work(ibr_wq, &qp->rebuild_work, 0);
 		return;
 	}
 	spin_lock(&path->lock);
@@ -874,7 +874,7 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	spin_lock_init(&qp->lock);
 	INIT_LIST_HEAD(&qp->starved_dests);
 	INIT_LIST_HEAD(&qp->link);
-	INIT_WORK(&qp->rebuild_work, qp_rebuild_work);
+	INIT_DELAYED_WORK(&qp->rebuild_work, qp_rebuild_work);
 	INIT_DELAYED_WORK(&qp->reap_work, qp_reap_work);
 	irq_poll_init(&qp->poll, POLL_BUDGET, qp_softirq);
 	/* Nobody polls before it is open. */
@@ -1057,18 +1057,22 @@ static void qp_drop_starved(struct ibr_qp *qp)
 
 /*
  * A datagram queue pair that has failed is brought back under the same number, so that nobody else
- * has to know. What was in its queues is lost, which the engines repair.
+ * has to know. What was in its queues is lost, which the engines repair. Nobody else would ever bring
+ * it back, so this goes on until it succeeds; what hinders it, such as a firmware that is being reset,
+ * may last.
  */
 static void qp_rebuild_work(struct work_struct *work)
 {
-	struct ibr_qp *qp = container_of(work, struct ibr_qp, rebuild_work);
+	struct ibr_qp *qp = container_of(to_delayed_work(work), struct ibr_qp, rebuild_work);
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	unsigned int delay_ms;
 	int ret;
 
 	if (test_bit(IBR_QP_STOPPING, &qp->state))
 		return;
-	pr_info_ratelimited("%s port %u: datagram queue pair failed (%d), rebuilding it\n",
-			    dev_name(&qp->device->ib->dev), qp->port->num, qp->failed);
+	if (!qp->rebuilds)
+		pr_info_ratelimited("%s port %u: datagram queue pair failed (%d), rebuilding it\n",
+				    dev_name(&qp->device->ib->dev), qp->port->num, qp->failed);
 	qp_own(qp);
 	qp_close(qp);
 	ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
@@ -1081,7 +1085,6 @@ static void qp_rebuild_work(struct work_struct *work)
 		ret = qp_ready_ud(qp);
 	}
 	if (!ret) {
-		qp->rebuilds = 0;
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);
 		spin_lock_bh(&qp->lock);
@@ -1091,15 +1094,20 @@ static void qp_rebuild_work(struct work_struct *work)
 	qp_give_up(qp);
 
 	if (!ret) {
+		if (qp->rebuilds)
+			pr_info("%s port %u: datagram queue pair is back\n", dev_name(&qp->device->ib->dev),
+				qp->port->num);
+		qp->rebuilds = 0;
 		/* Those that found it closed wait on the list of the starved. */
 		qp_kick(qp);
-	} else if (++qp->rebuilds < REBUILDS_MAX) {
-		msleep(REBUILD_MS);
-		queue_work(ibr_wq, &qp->rebuild_work);
-	} else {
-		pr_err("%s port %u: datagram queue pair cannot be rebuilt: %d\n",
-		       dev_name(&qp->device->ib->dev), qp->port->num, ret);
+		return;
 	}
+	if (!qp->rebuilds)
+		pr_err("%s port %u: datagram queue pair cannot be rebuilt (%d), will go on trying\n",
+		       dev_name(&qp->device->ib->dev), qp->port->num, ret);
+	delay_ms = min(REBUILD_MS << min(qp->rebuilds, 7u), REBUILD_MAX_MS);
+	qp->rebuilds++;
+	queue_delayed_work(ibr_wq, &qp->rebuild_work, msecs_to_jiffies(delay_ms));
 }
 
 /*
@@ -1111,7 +1119,7 @@ void ibr_qp_stop(struct ibr_qp *qp)
 	if (!qp->slots)
 		return;
 	set_bit(IBR_QP_STOPPING, &qp->state);
-	cancel_work_sync(&qp->rebuild_work);
+	cancel_delayed_work_sync(&qp->rebuild_work);
 	qp_close(qp);
 
 	if (!list_empty(&qp->link)) {
@@ -1122,7 +1130,7 @@ void ibr_qp_stop(struct ibr_qp *qp)
 	}
 	irq_poll_disable(&qp->poll);
 	/* The poller may have asked for it just before. */
-	cancel_work_sync(&qp->rebuild_work);
+	cancel_delayed_work_sync(&qp->rebuild_work);
 
 	if (qp->qp)
 		ib_destroy_qp(qp->qp);

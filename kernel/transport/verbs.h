@@ -235,7 +235,7 @@ struct ibr_qp {
 	bool live;
 	int failed;
 	struct irq_poll poll;
-	struct work_struct rebuild_work;
+	struct delayed_work rebuild_work;
 	struct delayed_work reap_work;
 	unsigned int rebuilds;
 

@@ -169,6 +169,11 @@ void draw_memory(struct sim_config &c)
 	c.rush = maybe(3);
 }
 
+void draw_rebuilding(struct sim_config &c)
+{
+	c.rebuild_errors = maybe(7) ? scaled(100'000, 1'000'000) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -192,6 +197,7 @@ struct sim_config config_draw(u64 seed)
 	const bool calm = maybe(10);
 	c.wrap = maybe(50) ? scaled(1, 300) : 0;
 	draw_memory(c);
+	draw_rebuilding(c);
 	if (calm) {
 		const struct sim_config usual = config_usual();
 		for (auto fault : config_faults())
@@ -238,7 +244,7 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::flaps, &sim_config::wedges, &sim_config::qp_errors, &sim_config::restarts,
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
-		&sim_config::slow_memory, &sim_config::rush};
+		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors};
 }
 
 std::vector<u64 sim_config::*> config_members()
