@@ -232,6 +232,7 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 	flow->state = IBR_OUTFLOW_CLOSED;
 	INIT_LIST_HEAD(&flow->queue);
 	INIT_LIST_HEAD(&flow->sent);
+	flow->matching = RB_ROOT;
 	INIT_LIST_HEAD(&flow->ready);
 	INIT_LIST_HEAD(&flow->on_path);
 
@@ -862,15 +863,40 @@ static int flow_close(struct ibr_path *path, const struct wire_frame *frame)
 	return 0;
 }
 
+/*
+ * As many may wait as there are sends, and the peer says which it means: so they are in a tree, which needs no memory
+ * of its own. Its order is that of plain numbers, because a send may wait for so long that serial arithmetic, which
+ * orders half of them only, contradicts itself.
+ */
+void ibr_outflow_expect(struct ibr_outflow *flow, struct ibr_send *send)
+{
+	struct rb_node **place = &flow->matching.rb_node, *parent = NULL;
+
+	lockdep_assert_held(&flow->path->lock);
+	while (*place) {
+		parent = *place;
+		if (send->sequence < rb_entry(parent, struct ibr_send, matching)->sequence)
+			place = &parent->rb_left;
+		else
+			place = &parent->rb_right;
+	}
+	rb_link_node(&send->matching, parent, place);
+	rb_insert_color(&send->matching, &flow->matching);
+}
+
 static void flow_matched(struct ibr_outflow *flow, u32 sequence)
 {
+	struct rb_node *node = flow->matching.rb_node;
 	struct ibr_send *send;
 
-	list_for_each_entry(send, &flow->sent, link)
-		if (send->sequence == sequence && (send->wire_flags & WIRE_MSG_SYNC)) {
+	while (node) {
+		send = rb_entry(node, struct ibr_send, matching);
+		if (send->sequence == sequence) {
 			ibr_send_retire(send, 0);
 			return;
 		}
+		node = sequence < send->sequence ? node->rb_left : node->rb_right;
+	}
 }
 
 /* Frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held. */

@@ -10,6 +10,7 @@
 
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/rbtree.h>
 #include <linux/types.h>
 #include "endpoint.h"
 #include "frag.h"
@@ -88,6 +89,7 @@ enum ibr_outflow_state {
  * @announce_limit: ... and allowed, as the receiver has told
  * @queue: sends that are not completely transmitted, nor announced, in order
  * @sent: sends that wait for something from the peer
+ * @matching: those of them that wait for MATCHED, by sequence
  * @patient_until: ns: when it stops waiting for eager credit, in path->patient; 0: it does not wait
  * @impatient: it has waited in vain, and does not wait again before some comes
  * @ready: in path->ready, while @queue has something and may go on; or in path->patient
@@ -114,6 +116,7 @@ struct ibr_outflow {
 	bool impatient;
 	struct list_head queue;
 	struct list_head sent;
+	struct rb_root matching;
 	struct list_head ready;
 	struct list_head on_path;
 	struct rcu_head rcu;
@@ -127,6 +130,7 @@ struct ibr_outflow {
  * @entry: its completion
  * @link: in outflow->queue, then ->sent
  * @bulk: in path->bulk, while a window is to be filled
+ * @matching: in outflow->matching, from when all of it was sent, if MATCHED is asked for
  * @flow: with a reference; immutable
  * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
  * @wire_flags: WIRE_MSG_*, as its frames carry them; immutable
@@ -167,6 +171,7 @@ struct ibr_send {
 	struct ibr_ring_entry entry;
 	struct list_head link;
 	struct list_head bulk;
+	struct rb_node matching;
 	struct ibr_outflow *flow;
 	u8 level;
 	u8 wire_flags;
@@ -349,6 +354,8 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
 /** ibr_outflow_ask() - send the request of a flow that is opening again. Context: path->lock held */
 void ibr_outflow_ask(struct ibr_outflow *flow);
+/** ibr_outflow_expect() - the send, which has its sequence, waits for MATCHED. Context: path->lock held */
+void ibr_outflow_expect(struct ibr_outflow *flow, struct ibr_send *send);
 /** ibr_outflow_idle() - a closing flow with nothing left says good-bye. Context: path->lock held */
 void ibr_outflow_idle(struct ibr_outflow *flow);
 /** ibr_outflow_close() - the endpoint is closed: buffered sends still go out, others are given up. Context: process */

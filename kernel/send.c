@@ -55,6 +55,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	kref_init(&send->ref);
 	INIT_LIST_HEAD(&send->link);
 	INIT_LIST_HEAD(&send->bulk);
+	RB_CLEAR_NODE(&send->matching);
 	send->length = command->length;
 	send->tag = command->tag;
 	send->immediate = command->immediate;
@@ -187,6 +188,10 @@ void ibr_send_retire(struct ibr_send *send, int status)
 	send->status = status;
 	list_del_init(&send->link);
 	list_del_init(&send->bulk);
+	if (!RB_EMPTY_NODE(&send->matching)) {
+		rb_erase(&send->matching, &flow->matching);
+		RB_CLEAR_NODE(&send->matching);
+	}
 	/* What is ready has something to send. */
 	if (list_empty(&flow->queue)) {
 		list_del_init(&flow->ready);
@@ -350,6 +355,8 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 	flow->cost += cost;
 	send->sent = true;
 	list_move_tail(&send->link, &flow->sent);
+	if (send->wire_flags & WIRE_MSG_SYNC)
+		ibr_outflow_expect(flow, send);
 	path->counters.tx_eager++;
 	send_check(send);
 	return true;

@@ -106,6 +106,70 @@ static void credit_awaited(struct kunit *test)
 	world_check(test);
 }
 
+static struct ibr_outflow *side_outflow(const struct side *side, u32 peer)
+{
+	return rcu_access_pointer(ibr_contact_find(side->endpoint, peer)->out);
+}
+
+/* What it takes to look for sends that nobody matches, ns; the best of some rounds. */
+static u64 matched_ns(struct ibr_path *path, const struct ibr_outflow *flow)
+{
+	struct wire_frame frame = { .type = WIRE_FRAME_MATCHED, .flow = cpu_to_le32(flow->h.id) };
+	u64 begin, best = U64_MAX;
+	u32 round, i;
+
+	for (round = 0; round < 10; round++) {
+		spin_lock_bh(&path->lock);
+		begin = ktime_get_ns();
+		for (i = 0; i < 100; i++) {
+			frame.matched.sequence = cpu_to_le32(flow->sequence + i);
+			ibr_flow_handle_control(path, &frame);
+		}
+		best = min(best, ktime_get_ns() - begin);
+		spin_unlock_bh(&path->lock);
+	}
+	return best;
+}
+
+/* MATCHED for sends that there are not costs the same, however many wait for theirs; in any order each gets its own. */
+static void matched_flood(struct kunit *test)
+{
+	enum { FEW = 10, MANY = 3000 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL), *c = side_open(test, NULL);
+	u32 few = side_add_side(test, a, b), many = side_add_side(test, a, c), i;
+	unsigned long to = user_alloc(test, PAGE_SIZE);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u64 few_ns, many_ns;
+
+	for (i = 0; i < FEW + MANY; i++) {
+		struct ibrelk_command send = {
+			.opcode = IBRELK_OP_SEND,
+			.level = IBRELK_LEVEL_MATCHED,
+			.peer = i < FEW ? few : many,
+			.tag = i,
+			.user_data = i,
+		};
+
+		side_accept(test, a, &send);
+	}
+	KUNIT_ASSERT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == FEW &&
+					   READ_ONCE(c->endpoint->match.messages) == MANY));
+	few_ns = matched_ns(path, side_outflow(a, few));
+	many_ns = matched_ns(path, side_outflow(a, many));
+	KUNIT_EXPECT_LT_MSG(test, many_ns, 8 * few_ns, "%llu ns if %u wait, %llu ns if %u do", many_ns, MANY,
+			    few_ns, FEW);
+	for (i = MANY; i--; ) {
+		u32 which = FEW + i * 7 % MANY;
+
+		side_recv(test, c, IBRELK_PEER_ANY, to, PAGE_SIZE, which, which);
+		side_wait_op(test, c, which, 0);
+		side_wait_op(test, a, which, 0);
+	}
+	ibr_path_put(path);
+	side_close(test, b);
+	world_check(test);
+}
+
 /* Give or take what @side can let its flows have waiting. */
 static void headers_take(struct side *side, s32 headers)
 {
@@ -610,6 +674,7 @@ static void bounced(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(unexpected_exhausted, mode_next),
 	KUNIT_CASE_PARAM(credit_awaited, mode_next),
+	KUNIT_CASE(matched_flood),
 	KUNIT_CASE_PARAM(headers_exhausted, mode_next),
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),

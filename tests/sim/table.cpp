@@ -192,6 +192,47 @@ void *sim_xa_find(xarray *xa, unsigned long *index, bool after)
 	return it->second;
 }
 
+// ---- trees -------------------------------------------------------------------------------------
+
+static void rb_replace(rb_root *root, rb_node *old, rb_node *fresh)
+{
+	rb_node *parent = old->parent;
+
+	if (!parent)
+		root->rb_node = fresh;
+	else if (parent->rb_left == old)
+		parent->rb_left = fresh;
+	else
+		parent->rb_right = fresh;
+	if (fresh)
+		fresh->parent = parent;
+}
+
+void rb_link_node(rb_node *node, rb_node *parent, rb_node **place)
+{
+	*node = {parent, nullptr, nullptr};
+	*place = node;
+}
+
+void rb_erase(rb_node *node, rb_root *root)
+{
+	if (!node->rb_left || !node->rb_right) {
+		rb_replace(root, node, node->rb_left ? node->rb_left : node->rb_right);
+		return;
+	}
+	rb_node *next = node->rb_right;
+	while (next->rb_left)
+		next = next->rb_left;
+	if (next->parent != node) {
+		rb_replace(root, next, next->rb_right);
+		next->rb_right = node->rb_right;
+		next->rb_right->parent = next;
+	}
+	rb_replace(root, node, next);
+	next->rb_left = node->rb_left;
+	next->rb_left->parent = next;
+}
+
 // ---- hash tables -------------------------------------------------------------------------------
 
 static constexpr u32 buckets = 256;

@@ -4,7 +4,7 @@
 function(shim_headers folder)
 	foreach(header anon_inodes atomic capability compiler completion cred delay file fs genalloc highmem hrtimer inetdevice
 			init interrupt irq_poll jhash kernel kref kthread ktime list llist log2 memcontrol mempool mm module mutex
-			netdevice pagemap percpu poll random rculist refcount rhashtable sched sched/mm sched/signal sched/stat
+			netdevice pagemap percpu poll random rbtree rculist refcount rhashtable sched sched/mm sched/signal sched/stat
 			siphash slab spinlock string types uaccess uidgid version vmalloc wait workqueue xarray io_uring/cmd)
 		file(CONFIGURE OUTPUT ${folder}/linux/${header}.h CONTENT "#include \"shim.h\"\n")
 	endforeach()

@@ -50,6 +50,23 @@ void *sim_xa_find(struct xarray *xa, unsigned long *index, bool after);
 #define xa_for_each(xa, index, entry)	\
 	for (index = 0, entry = sim_xa_find(xa, &index, false); entry; entry = sim_xa_find(xa, &index, true))
 
+/* Trees, which are not balanced here */
+struct rb_node {
+	struct rb_node *parent, *rb_left, *rb_right;
+};
+
+struct rb_root {
+	struct rb_node *rb_node;
+};
+
+#define RB_ROOT			((struct rb_root) { NULL })
+#define RB_CLEAR_NODE(node)	((node)->parent = (node))
+#define RB_EMPTY_NODE(node)	((node)->parent == (node))
+#define rb_entry(node, type, member)	container_of(node, type, member)
+#define rb_insert_color(node, root)	do { } while (0)
+void rb_link_node(struct rb_node *node, struct rb_node *parent, struct rb_node **place);
+void rb_erase(struct rb_node *node, struct rb_root *root);
+
 /* Hash tables */
 struct rhash_head {
 	struct rhash_head *next;
