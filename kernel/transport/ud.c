@@ -8,8 +8,7 @@
 #include "../path.h"
 #include "verbs.h"
 
-static void ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
-		    struct ibr_frag *frag)
+void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
 	struct ibr_dest *dest = path->transport_data;
@@ -27,7 +26,7 @@ const struct ibr_transport ibr_transport_ud = {
 	.name = "ud",
 	.type = IB_QPT_UD,
 	.slot = ibr_verbs_slot,
-	.post = ud_post,
+	.post = ibr_ud_post,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,
 	.disconnect = ibr_connect_stop,

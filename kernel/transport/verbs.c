@@ -348,28 +348,23 @@ static bool qp_starve(struct ibr_qp *qp, struct ibr_dest *dest)
 	return false;
 }
 
-struct ibr_slot *ibr_verbs_slot(struct ibr_path *path)
+struct ibr_slot *ibr_qp_slot(struct ibr_qp *qp, struct ibr_dest *dest)
 {
-	struct ibr_qp *qp = path->qp;
 	struct ibr_slot *slot = NULL;
 
-	if (!qp)
-		return NULL;
 	spin_lock(&qp->lock);
 	if (qp->free_count < qp->send_depth / 4 && !qp->closed)
 		qp_reap(qp);
 	if (!qp->free_count || qp->closed) {
 		if (qp->closed) {
 			/* Datagrams: it is being rebuilt; else it is gone for good. */
-			struct ibr_dest *dest = path->transport_data;
-
 			if (dest && list_empty(&dest->starved)) {
 				ibr_dest_get(dest);
 				list_add_tail(&dest->starved, &qp->starved_dests);
 			}
 			goto out;
 		}
-		if (!qp_starve(qp, qp->type == IB_QPT_UD ? path->transport_data : NULL))
+		if (!qp_starve(qp, dest))
 			goto out;
 	}
 	slot = &qp->slots[qp->free[--qp->free_count]].slot;
@@ -395,12 +390,10 @@ static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send, struct ibr
 	return 0;
 }
 
-void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
-		    struct ibr_frag *frag)
+void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
 	struct ib_send_wr *wr = &send->wr.wr;
-	struct ibr_qp *qp = path->qp;
 
 	send->sge[0].length = length;
 	wr->num_sge = 1;
@@ -455,15 +448,12 @@ static void qp_post_failed(struct ibr_qp *qp, const struct ib_send_wr *bad, int 
 	qp_fail(qp, error);
 }
 
-void ibr_verbs_flush(struct ibr_path *path)
+void ibr_qp_flush(struct ibr_qp *qp)
 {
 	const struct ib_send_wr *bad = NULL;
-	struct ibr_qp *qp = path->qp;
 	struct ib_send_wr *chain;
 	int ret;
 
-	if (!qp)
-		return;
 	spin_lock(&qp->lock);
 	chain = qp->chain;
 	if (!chain)
@@ -482,6 +472,22 @@ void ibr_verbs_flush(struct ibr_path *path)
 		queue_delayed_work(ibr_wq, &qp->reap_work, msecs_to_jiffies(REAP_MS));
 out:
 	spin_unlock(&qp->lock);
+}
+
+struct ibr_slot *ibr_verbs_slot(struct ibr_path *path)
+{
+	return path->qp ? ibr_qp_slot(path->qp, path->transport_data) : NULL;
+}
+
+void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+{
+	ibr_qp_post(path->qp, slot, length, frag);
+}
+
+void ibr_verbs_flush(struct ibr_path *path)
+{
+	if (path->qp)
+		ibr_qp_flush(path->qp);
 }
 
 /* ---- receiving ---------------------------------------------------------------------------- */

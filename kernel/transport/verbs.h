@@ -326,10 +326,17 @@ void ibr_dest_get(struct ibr_dest *dest);
 /** ibr_dest_put() - Context: any; NULL is fine */
 void ibr_dest_put(struct ibr_dest *dest);
 
-/* The ops that the transports share; contexts as in transport.h. */
+/* What the ops of the transports do with a queue pair; @dest: datagrams: where they go. Contexts as in transport.h. */
+struct ibr_slot *ibr_qp_slot(struct ibr_qp *qp, struct ibr_dest *dest);
+void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+void ibr_qp_flush(struct ibr_qp *qp);
+
+/* The ops themselves, for the path's own queue pair. */
 struct ibr_slot *ibr_verbs_slot(struct ibr_path *path);
 void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
 		    struct ibr_frag *frag);
 void ibr_verbs_flush(struct ibr_path *path);
+/* Likewise, to the path's destination. */
+void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
 
 #endif /* IBR_VERBS_H */
