@@ -59,6 +59,11 @@
  *
  * The checksum seed of a connection is the lower half of both nonces xored.
  *
+ * Automatic paths. Their own conversation is that of datagrams. Their lane (lane.c) has another one,
+ * by the rules for connections, but that HELLO and WELCOME speak of a life that is up already: with
+ * other tokens than that life's they are refused (UNKNOWN), and the checksum seed is that life's. A
+ * lane is a favour, so its effort ends with the first refusal but SIMULTANEOUS.
+ *
  * The CM repeats a lost message only after about four seconds. So an attempt that has no answer
  * after a second (then two, then four) is torn down and made again with a new id and queue pair,
  * until connect_timeout_ms are over.
@@ -74,6 +79,7 @@
 #include "compat.h"
 #include "connect.h"
 #include "device.h"
+#include "drive.h"
 #include "params.h"
 #include "path.h"
 #include "reliability/wire.h"
@@ -141,12 +147,13 @@ struct link_event {
 };
 
 /*
- * struct ibr_cm - a path's connecting
+ * struct ibr_cm - a path's connecting, or that of its lane
  * @ref: held by the path, each link, queued work and the armed timer
  */
 struct ibr_cm {
 	struct kref ref;
 	struct ibr_path *path;		/* with a reference; immutable */
+	bool lane;			/* of the path's lane; immutable */
 	struct work_struct work;
 	struct delayed_work timer;
 
@@ -169,7 +176,7 @@ struct ibr_listener {
 	struct rdma_cm_id *ud;
 };
 
-static DEFINE_SPINLOCK(events_lock);	/* also path->cm, for those without connect_lock */
+static DEFINE_SPINLOCK(events_lock);	/* also path->cm and ->lane.cm, for those without connect_lock */
 static atomic_t passive_count;
 
 static void cm_call(struct ibr_cm *cm);
@@ -192,16 +199,35 @@ static void cm_put(struct ibr_cm *cm)
 static void cm_work(struct work_struct *work);
 static void cm_timer(struct work_struct *work);
 
-/* The path's connecting, with a reference; made on first use. NULL: no memory, or removed. */
-static struct ibr_cm *cm_get(struct ibr_path *path)
+static enum ib_qp_type cm_type(const struct ibr_cm *cm)
 {
-	struct ibr_cm *cm, *fresh;
+	return cm->lane ? IB_QPT_UC : cm->path->transport->type;
+}
+
+static struct ibr_cm **cm_place(struct ibr_path *path, bool lane)
+{
+	return lane ? &path->lane.cm : &path->cm;
+}
+
+/* With a reference, or NULL: there is none. */
+static struct ibr_cm *cm_find(struct ibr_path *path, bool lane)
+{
+	struct ibr_cm *cm;
 
 	spin_lock_bh(&events_lock);
-	cm = path->cm;
+	cm = *cm_place(path, lane);
 	if (cm)
 		kref_get(&cm->ref);
 	spin_unlock_bh(&events_lock);
+	return cm;
+}
+
+/* The path's connecting, with a reference; made on first use. NULL: no memory, or removed. */
+static struct ibr_cm *cm_get(struct ibr_path *path, bool lane)
+{
+	struct ibr_cm *cm, *fresh;
+
+	cm = cm_find(path, lane);
 	if (cm)
 		return cm;
 
@@ -213,13 +239,14 @@ static struct ibr_cm *cm_get(struct ibr_path *path)
 	INIT_DELAYED_WORK(&fresh->timer, cm_timer);
 	INIT_LIST_HEAD(&fresh->events);
 	fresh->path = path;
+	fresh->lane = lane;
 	ibr_path_get(path);
 
 	spin_lock_bh(&events_lock);
-	cm = path->cm;
+	cm = *cm_place(path, lane);
 	/* A path that is being removed gets none: ibr_connect_stop() would not see it. */
 	if (!cm && !READ_ONCE(path->removed)) {
-		path->cm = fresh;
+		*cm_place(path, lane) = fresh;
 		cm = fresh;
 		fresh = NULL;
 	}
@@ -235,9 +262,14 @@ static struct ibr_link *link_create(struct ibr_cm *cm, bool passive)
 {
 	struct ibr_link *link;
 
-	link = kzalloc(sizeof(*link), GFP_KERNEL);
-	if (!link)
+	if (cm->lane && !ibr_lane_reserve())
 		return NULL;
+	link = kzalloc(sizeof(*link), GFP_KERNEL);
+	if (!link) {
+		if (cm->lane)
+			ibr_lane_release();
+		return NULL;
+	}
 	kref_init(&link->ref);
 	kref_get(&cm->ref);
 	link->cm = cm;
@@ -254,6 +286,8 @@ static void link_release(struct kref *ref)
 
 	if (link->passive)
 		atomic_dec(&passive_count);
+	if (link->cm->lane)
+		ibr_lane_release();
 	cm_put(link->cm);
 	kfree(link);
 }
@@ -370,6 +404,12 @@ static enum ib_qp_type mode_type(u32 mode)
 	}
 }
 
+/* A lane, by the listener to which a HELLO has come. */
+static bool hello_of_lane(const struct wire_hello *hello, enum ib_qp_type type)
+{
+	return hello->mode == IBRELK_MODE_AUTO && type == IB_QPT_UC;
+}
+
 static void hello_fill(struct wire_hello *hello, u8 step, u32 mode)
 {
 	memset(hello, 0, sizeof(*hello));
@@ -410,6 +450,16 @@ static bool hello_sane(const struct wire_hello *hello)
 	       le16_to_cpu(hello->packet_max) >= IBR_PACKET_MIN;
 }
 
+/* What the peer says of itself. */
+static void hello_remote(const struct wire_hello *hello, struct ibr_remote *remote)
+{
+	memset(remote, 0, sizeof(*remote));
+	memcpy(remote->instance, hello->instance, sizeof(remote->instance));
+	remote->token = le32_to_cpu(hello->token);
+	remote->credits = le16_to_cpu(hello->credits);
+	remote->packet_said = le16_to_cpu(hello->packet_max);
+}
+
 /* What both sides said makes the connection. */
 static void link_agree(struct ibr_link *link, const struct wire_hello *theirs)
 {
@@ -417,10 +467,7 @@ static void link_agree(struct ibr_link *link, const struct wire_hello *theirs)
 	u64 nonce = le64_to_cpu(theirs->nonce);
 	__le32 high;
 
-	memcpy(remote->instance, theirs->instance, sizeof(remote->instance));
-	remote->token = le32_to_cpu(theirs->token);
-	remote->credits = le16_to_cpu(theirs->credits);
-	remote->packet_said = le16_to_cpu(theirs->packet_max);
+	hello_remote(theirs, remote);
 	remote->packet_max = min(link->packet_max, remote->packet_said);
 	if (link->cm->path->transport->type == IB_QPT_UD) {
 		high = cpu_to_le32(max(link->token, remote->token));
@@ -516,14 +563,17 @@ static void cm_fail(struct ibr_cm *cm, int error)
 {
 	cm_disarm(cm);
 	link_drop(&cm->active);
-	if (cm->path->transport->type == IB_QPT_UD)
+	if (cm_type(cm) == IB_QPT_UD)
 		link_drop(&cm->passive);
 	cm->attempts = 0;
 	cm->error = 0;
-	if (cm->wanted) {
-		cm->wanted = false;
+	if (!cm->wanted)
+		return;
+	cm->wanted = false;
+	if (cm->lane)
+		ibr_lane_failed(cm->path);
+	else
 		ibr_path_failed(cm->path, error);
-	}
 }
 
 /* An attempt has failed in a way that may pass: try again after @ms, unless time is over. */
@@ -534,7 +584,7 @@ static void cm_retry(struct ibr_cm *cm, int error, unsigned int ms)
 	if (error != -ETIMEDOUT || !cm->error)
 		cm->error = error;
 	if (time_after_eq(jiffies + msecs_to_jiffies(ms), cm->deadline) ||
-	    (!cm->wanted && cm->attempts >= LOOKUPS_MAX)) {
+	    (!cm->wanted && cm->attempts >= LOOKUPS_MAX) || (cm->lane && error != -ETIMEDOUT)) {
 		cm_fail(cm, cm->error);
 		return;
 	}
@@ -571,6 +621,28 @@ static bool path_knows(struct ibr_path *path, const struct ibr_remote *remote, u
 	return same;
 }
 
+/* The path takes the queue pair of a link that is agreed. Return: false: the life it is for is over. */
+static bool link_hand_over(struct ibr_link *link)
+{
+	struct ibr_path *path = link->cm->path;
+	bool taken;
+
+	ibr_qp_get(link->qp);
+	if (link->dest)
+		ibr_dest_get(link->dest);
+	if (link->cm->lane) {
+		taken = ibr_lane_up(path, &link->remote, link->qp);
+	} else {
+		path_let_go(path);
+		taken = ibr_path_connected(path, &link->remote, link->qp, link->dest);
+	}
+	if (!taken) {
+		ibr_qp_put(link->qp);
+		ibr_dest_put(link->dest);
+	}
+	return taken;
+}
+
 /*
  * A connection is agreed: @link, which is cm->active or cm->passive, replaces what was. Takes over
  * the place's reference.
@@ -579,7 +651,7 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 {
 	struct ibr_path *path = cm->path;
 	struct ibr_link *old = cm->up;
-	bool ud = path->transport->type == IB_QPT_UD;
+	bool ud = cm_type(cm) == IB_QPT_UD;
 
 	if (link == cm->active)
 		cm->active = NULL;
@@ -594,14 +666,9 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 	}
 	if (!ud || path->remote.packet_max != link->remote.packet_max ||
 	    !path_knows(path, &link->remote, link->dest->qpn)) {
-		path_let_go(path);
-		ibr_qp_get(link->qp);
-		if (link->dest)
-			ibr_dest_get(link->dest);
-		if (!ibr_path_connected(path, &link->remote, link->qp, link->dest)) {
-			ibr_qp_put(link->qp);
-			ibr_dest_put(link->dest);
-			link_drop(&cm->up);
+		if (!link_hand_over(link)) {
+			if (!cm->lane)
+				link_drop(&cm->up);
 			link_close(link);
 			cm_retry(cm, -ECONNRESET, 0);
 			return;
@@ -641,7 +708,7 @@ static int link_handler(struct rdma_cm_id *id, struct rdma_cm_event *cm_event);
 static int link_open(struct ibr_link *link)
 {
 	struct ibr_path *path = link->cm->path;
-	enum ib_qp_type type = path->transport->type;
+	enum ib_qp_type type = cm_type(link->cm);
 	struct rdma_cm_id *id = link->id;
 	struct ibr_port *port;
 	struct ibr_qp *qp;
@@ -655,7 +722,8 @@ static int link_open(struct ibr_link *link)
 		link->packet_max = ib_mtu_enum_to_int(id->route.path_rec->mtu);
 	link->packet_max = min_t(u32, link->packet_max, IBR_PACKET_MAX);
 	link->nonce = get_random_u64();
-	ret = ibr_path_renew_token(path);
+	/* (A lane speaks of a life that has its token; if it is over, that is found out when the lane is up.) */
+	ret = link->cm->lane ? 0 : ibr_path_renew_token(path);
 	if (ret)
 		goto out;
 	link->token = READ_ONCE(path->token);
@@ -726,7 +794,7 @@ static int link_call(struct ibr_link *link)
 static int link_resolve(struct ibr_link *link)
 {
 	struct ibr_path *path = link->cm->path;
-	enum ib_qp_type type = path->transport->type;
+	enum ib_qp_type type = cm_type(link->cm);
 	struct sockaddr_storage source, target;
 	struct rdma_cm_id *id;
 	struct ibr_port *port;
@@ -755,7 +823,7 @@ static int link_resolve(struct ibr_link *link)
 /* Make an attempt, unless one is under way, or the peer's is. */
 static void cm_call(struct ibr_cm *cm)
 {
-	bool ud = cm->path->transport->type == IB_QPT_UD;
+	bool ud = cm_type(cm) == IB_QPT_UD;
 	struct ibr_link *link;
 	int ret;
 
@@ -790,18 +858,18 @@ static void cm_begin(struct ibr_cm *cm)
 	cm_call(cm);
 }
 
-int ibr_connect_start(struct ibr_path *path)
+static int connect_start(struct ibr_path *path, bool lane)
 {
 	struct ibr_cm *cm;
 
 	lockdep_assert_held(&path->connect_lock);
-	cm = cm_get(path);
+	cm = cm_get(path, lane);
 	if (!cm)
 		return -ENOMEM;
 	if (!cm->wanted) {
 		cm->wanted = true;
 		/* Datagrams: whoever wants it himself waits for nobody, who may be waiting for us. */
-		if (cm->passive && path->transport->type == IB_QPT_UD) {
+		if (cm->passive && cm_type(cm) == IB_QPT_UD) {
 			cm_answer_ud(cm, cm->passive);
 			link_drop(&cm->passive);
 		}
@@ -812,6 +880,16 @@ int ibr_connect_start(struct ibr_path *path)
 	}
 	cm_put(cm);
 	return 0;
+}
+
+int ibr_connect_start(struct ibr_path *path)
+{
+	return connect_start(path, false);
+}
+
+int ibr_connect_start_lane(struct ibr_path *path)
+{
+	return connect_start(path, true);
 }
 
 /* ---- answering ---------------------------------------------------------------------------- */
@@ -856,16 +934,9 @@ static int cm_answer_ud(struct ibr_cm *cm, struct ibr_link *link)
 	return ret;
 }
 
-static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link)
+static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct ibr_remote *remote)
 {
-	struct ibr_remote remote = {
-		.token = le32_to_cpu(link->hello.token),
-		.credits = le16_to_cpu(link->hello.credits),
-		.packet_said = le16_to_cpu(link->hello.packet_max),
-	};
-
-	memcpy(remote.instance, link->hello.instance, sizeof(remote.instance));
-	if (cm->wanted || path_knows(cm->path, &remote, le32_to_cpu(link->hello.qpn))) {
+	if (cm->wanted || path_knows(cm->path, remote, le32_to_cpu(link->hello.qpn))) {
 		cm_answer_ud(cm, link);
 		link_close(link);
 		return;
@@ -880,10 +951,17 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link)
 static void cm_asked(struct ibr_cm *cm, struct ibr_link *link)
 {
 	struct ibr_path *path = cm->path;
+	struct ibr_remote remote;
 	int ret;
 
-	if (path->transport->type == IB_QPT_UD) {
-		cm_asked_ud(cm, link);
+	hello_remote(&link->hello, &remote);
+	if (cm_type(cm) == IB_QPT_UD) {
+		cm_asked_ud(cm, link, &remote);
+		return;
+	}
+	if (cm->lane && !ibr_lane_knows(path, &remote)) {
+		id_reject(link->id, &link->hello, WIRE_REJECT_UNKNOWN);
+		link_close(link);
 		return;
 	}
 	if (cm->active && cm->active->state == LINK_CALLING && mine_is_lower(path, &link->hello)) {
@@ -928,7 +1006,7 @@ static void cm_established(struct ibr_cm *cm, struct ibr_link *link, struct link
 		return;
 	}
 	link_agree(link, hello);
-	if (cm->path->transport->type == IB_QPT_UD) {
+	if (cm_type(cm) == IB_QPT_UD) {
 		if (!event->dest) {
 			cm_retry(cm, -ENOMEM, RETRY_MS);
 			return;
@@ -974,9 +1052,9 @@ static void cm_refused(struct ibr_cm *cm, struct link_event *event)
 }
 
 /* Is it a word from the CM that nobody listens there? */
-static bool status_no_listener(const struct ibr_path *path, const struct link_event *event)
+static bool status_no_listener(const struct ibr_cm *cm, const struct link_event *event)
 {
-	if (path->transport->type == IB_QPT_UD)
+	if (cm_type(cm) == IB_QPT_UD)
 		return event->status == IB_SIDR_UNSUPPORTED;
 	return event->status == IB_CM_REJ_INVALID_SERVICE_ID || event->status == -ECONNREFUSED;
 }
@@ -1004,7 +1082,7 @@ static void cm_handle_active(struct ibr_cm *cm, struct ibr_link *link, struct li
 		return;
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		if (event->consumer || status_no_listener(cm->path, event))
+		if (event->consumer || status_no_listener(cm, event))
 			cm_refused(cm, event);
 		else
 			cm_retry(cm, -ETIMEDOUT, RETRY_MS);
@@ -1046,6 +1124,15 @@ static void cm_handle_passive(struct ibr_cm *cm, struct ibr_link *link, struct l
 	}
 }
 
+/* The peer needs it no more, or is gone. */
+static void lane_closed(struct ibr_path *path, struct ibr_qp *qp)
+{
+	spin_lock_bh(&path->lock);
+	ibr_lane_lose(path, qp, false);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+}
+
 static void cm_handle_up(struct ibr_cm *cm, struct ibr_link *link, struct link_event *event)
 {
 	switch (event->type) {
@@ -1055,7 +1142,10 @@ static void cm_handle_up(struct ibr_cm *cm, struct ibr_link *link, struct link_e
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
-		ibr_path_broken(cm->path, link->qp, -ECONNRESET);
+		if (cm->lane)
+			lane_closed(cm->path, link->qp);
+		else
+			ibr_path_broken(cm->path, link->qp, -ECONNRESET);
 		return;
 	default:
 		return;
@@ -1121,7 +1211,7 @@ static void cm_timer(struct work_struct *work)
 		int error = cm->active->state == LINK_CALLING ? -ETIMEDOUT : -EHOSTUNREACH;
 
 		cm_retry(cm, error, 0);
-	} else if (cm->passive && cm->path->transport->type != IB_QPT_UD) {
+	} else if (cm->passive && cm_type(cm) != IB_QPT_UD) {
 		link_drop(&cm->passive);
 		if (cm->wanted)
 			cm_call(cm);
@@ -1142,7 +1232,7 @@ static void cm_close(struct ibr_cm *cm)
 
 	spin_lock_bh(&events_lock);
 	cm->closed = true;
-	cm->path->cm = NULL;
+	*cm_place(cm->path, cm->lane) = NULL;
 	list_splice_init(&cm->events, &events);
 	spin_unlock_bh(&events_lock);
 
@@ -1160,18 +1250,12 @@ static void cm_close(struct ibr_cm *cm)
 	}
 }
 
-void ibr_connect_stop(struct ibr_path *path)
+static void connect_stop(struct ibr_path *path, bool lane)
 {
 	struct ibr_cm *cm;
 
 	lockdep_assert_held(&path->connect_lock);
-	spin_lock_bh(&events_lock);
-	cm = path->cm;
-	if (cm)
-		kref_get(&cm->ref);
-	spin_unlock_bh(&events_lock);
-
-	path_let_go(path);
+	cm = cm_find(path, lane);
 	if (!cm)
 		return;
 	link_drop(&cm->up);
@@ -1180,6 +1264,23 @@ void ibr_connect_stop(struct ibr_path *path)
 		cm_put(cm); /* the path's */
 	}
 	cm_put(cm);
+}
+
+void ibr_connect_stop_lane(struct ibr_path *path)
+{
+	connect_stop(path, true);
+}
+
+void ibr_connect_stop(struct ibr_path *path)
+{
+	path_let_go(path);
+	connect_stop(path, false);
+	if (!path_gone(path))
+		return;
+	spin_lock_bh(&path->lock);
+	ibr_lane_drop(path);
+	spin_unlock_bh(&path->lock);
+	connect_stop(path, true);
 }
 
 /* ---- the handler -------------------------------------------------------------------------- */
@@ -1229,7 +1330,7 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	}
 	if (hello.step != WIRE_HELLO || !hello_sane(&hello))
 		return request_reject(id, &hello, WIRE_REJECT_MALFORMED);
-	if (mode_type(hello.mode) != id->qp_type ||
+	if ((mode_type(hello.mode) != id->qp_type && !hello_of_lane(&hello, id->qp_type)) ||
 	    (ibr_mode_native(hello.mode) && !READ_ONCE(ibr_allow_native)))
 		return request_reject(id, &hello, WIRE_REJECT_MODE);
 	if (request_path_key(id, &hello, &key))
@@ -1241,7 +1342,7 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	if (IS_ERR(path))
 		return request_reject(id, &hello, PTR_ERR(path) == -ENODEV ? WIRE_REJECT_MODE :
 									     WIRE_REJECT_BUSY);
-	cm = cm_get(path);
+	cm = cm_get(path, hello_of_lane(&hello, id->qp_type));
 	ibr_path_put(path);
 	if (!cm)
 		return request_reject(id, &hello, WIRE_REJECT_BUSY);

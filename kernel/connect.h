@@ -13,7 +13,7 @@ struct ibr_path;
 struct ibr_port;
 
 /**
- * ibr_connect_start() - ops->connect of rc, uc and ud: begin to connect
+ * ibr_connect_start() - ops->connect of rc, uc, ud and auto: begin to connect
  * @path: whose connection; an attempt that is under way, the peer's too, is joined
  *
  * Asynchronous: ibr_path_connected() or ibr_path_failed() follows, as a rule within connect_timeout_ms, unless
@@ -25,13 +25,18 @@ struct ibr_port;
 int ibr_connect_start(struct ibr_path *path);
 
 /**
- * ibr_connect_stop() - ops->disconnect of rc, uc and ud: let go of the connection
+ * ibr_connect_stop() - ops->disconnect of rc, uc, ud and auto: let go of the connection
  * @path: whose
  *
- * If the path is being removed, also of every attempt; afterwards none begins. Context: process,
+ * If the path is being removed, also of its lane and of every attempt; afterwards none begins. Context: process,
  * path->connect_lock held.
  */
 void ibr_connect_stop(struct ibr_path *path);
+
+/** ibr_connect_start_lane() - begin to connect the lane; as above, but ibr_lane_up() or ibr_lane_failed() follows */
+int ibr_connect_start_lane(struct ibr_path *path);
+/** ibr_connect_stop_lane() - close the lane's connection, which is out of use. Context: as above */
+void ibr_connect_stop_lane(struct ibr_path *path);
 
 /**
  * ibr_listener_create() - answer requests that come to an address

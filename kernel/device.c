@@ -81,6 +81,8 @@ static u32 device_modes(const struct ibr_device *device)
 		modes |= BIT(IBRELK_MODE_UC_NATIVE) | BIT(IBRELK_MODE_UC_RELIABLE);
 	if (device->types & BIT(IB_QPT_UD))
 		modes |= BIT(IBRELK_MODE_UD_NATIVE) | BIT(IBRELK_MODE_UD_RELIABLE);
+	if ((device->types & BIT(IB_QPT_UC)) && (device->types & BIT(IB_QPT_UD)))
+		modes |= BIT(IBRELK_MODE_AUTO);
 	return modes;
 }
 

@@ -279,6 +279,8 @@ static void drive_arm(struct ibr_path *path)
 	if (flow)
 		at = min(at, flow->patient_until);
 	at = min(at, path->look_at);
+	if (path->lane.qp)
+		at = min(at, path->lane.look_at);
 	if (path->removed || at == REL_TIME_NEVER)
 		return;
 	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
@@ -296,6 +298,8 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	if (unlikely(path->doomed))
 		ibr_path_give_up(path, path->doomed);
 	drive_patient(path);
+	if (unlikely(path->now >= path->lane.look_at))
+		ibr_lane_look(path);
 	if (path->state == IBRELK_PATH_UP) {
 		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
 			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {

@@ -54,8 +54,8 @@ static u64 endpoint_job(u64 key)
 
 static u32 endpoint_mode(u32 modes)
 {
-	if (modes & (1u << IBRELK_MODE_UC_RELIABLE))
-		return IBRELK_MODE_UC_RELIABLE;
+	if (modes & (1u << IBRELK_MODE_AUTO))
+		return IBRELK_MODE_AUTO;
 	if (modes & (1u << IBRELK_MODE_UD_RELIABLE))
 		return IBRELK_MODE_UD_RELIABLE;
 	return IBRELK_MODE_RC_RELIABLE;

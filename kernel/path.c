@@ -118,6 +118,8 @@ static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
 	case IBRELK_MODE_UC_NATIVE:
 	case IBRELK_MODE_UC_RELIABLE:
 		return &ibr_transport_uc;
+	case IBRELK_MODE_AUTO:
+		return &ibr_transport_auto;
 	default:
 		return &ibr_transport_ud;
 	}
@@ -147,6 +149,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	path->timer_at = REL_TIME_NEVER;
 	path->look_at = REL_TIME_NEVER;
 	ibr_drive_init(path);
+	ibr_lane_init(path);
 	INIT_LIST_HEAD(&path->control);
 	INIT_LIST_HEAD(&path->repeat);
 	INIT_LIST_HEAD(&path->ready);
@@ -386,6 +389,7 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 	LIST_HEAD(opening);
 
 	lockdep_assert_held(&path->lock);
+	ibr_lane_drop(path);
 	path->doomed = 0;
 	path->error = error;
 	list_splice_init(&path->outflows, &ending);
@@ -453,6 +457,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
 	path->established = true;
 	path->counters.lives++;
+	ibr_lane_start(path);
 }
 
 bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
@@ -548,8 +553,12 @@ static void path_break(struct ibr_path *path, int error)
 void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 {
 	spin_lock_bh(&path->lock);
-	if (path->state == IBRELK_PATH_UP && path->qp == qp && !path->removed)
+	if (path->lane.qp == qp && qp) {
+		ibr_lane_lose(path, qp, true);
+		ibr_path_drive_locked(path);
+	} else if (path->state == IBRELK_PATH_UP && path->qp == qp && !path->removed) {
 		path_break(path, error);
+	}
 	spin_unlock_bh(&path->lock);
 }
 
@@ -560,7 +569,9 @@ void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 void ibr_path_suspect(struct ibr_path *path)
 {
 	lockdep_assert_held(&path->lock);
-	if (path->state == IBRELK_PATH_UP && path->now - path->up_since > IBR_DEAF_MS * NSEC_PER_MSEC)
+	if (path->lane.qp)
+		ibr_lane_lose(path, path->lane.qp, true);
+	else if (path->state == IBRELK_PATH_UP && path->now - path->up_since > IBR_DEAF_MS * NSEC_PER_MSEC)
 		path_break(path, -ETIMEDOUT);
 }
 
@@ -614,6 +625,7 @@ static void path_remove(struct ibr_path *path)
 	path->removed = true;
 	spin_unlock_bh(&path->lock);
 	cancel_delayed_work_sync(&path->connect_work);
+	cancel_work_sync(&path->lane.work);
 
 	mutex_lock(&path->connect_lock);
 	path->transport->disconnect(path);
@@ -670,15 +682,16 @@ static void paths_remove(const u8 *gid)
  */
 static bool path_unused(struct ibr_path *path)
 {
-	bool unused, cm;
+	unsigned int known;
+	bool unused;
 
 	spin_lock_bh(&path->lock);
 	unused = path->state == IBRELK_PATH_DOWN && !path->flow_count && !path_wanted(path);
 	spin_unlock_bh(&path->lock);
 	/* Seen first: one that comes between is a reference too many. */
-	cm = READ_ONCE(path->cm);
+	known = !!READ_ONCE(path->cm) + !!READ_ONCE(path->lane.cm);
 	smp_rmb();
-	return unused && kref_read(&path->ref) <= 1 + cm;
+	return unused && kref_read(&path->ref) <= 1 + known;
 }
 
 void ibr_paths_prune(unsigned long idle)

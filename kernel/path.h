@@ -18,6 +18,7 @@
 #include <linux/xarray.h>
 #include <ibrelk/uapi.h>
 #include "device.h"
+#include "lane.h"
 #include "reliability/rel.h"
 
 #define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
@@ -102,6 +103,7 @@ struct ibr_packet {
  * @qp: with a reference; NULL: no queue pair. UD: the port's
  * @transport_data: transport's own (UD: struct ibr_dest, with a reference; loop: queue)
  * @rel: the engine
+ * @lane: mode auto: a UC queue pair beside @qp
  * @timer: wakes the drive up for what the engine waits for, and when @starved
  * @timer_at: when it runs out, ns, or REL_TIME_NEVER
  * @look_at: when to look whether somebody waits for a peer that says nothing, ns, or REL_TIME_NEVER
@@ -158,6 +160,7 @@ struct ibr_path {
 	struct ibr_remote remote;
 	struct ibr_qp *qp;
 	void *transport_data;
+	struct ibr_lane lane;
 	struct rel_conn rel;
 	struct hrtimer timer;
 	u64 timer_at;

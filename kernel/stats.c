@@ -49,6 +49,7 @@ void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info)
 	info->memory_bytes = path->memory;
 	info->memory_bytes_max = path->memory_peak;
 	info->counters = path->counters;
+	info->lane = !!path->lane.qp;
 	if (path->established) {
 		info->srtt_us = path->rel.rtt.srtt_ns / NSEC_PER_USEC;
 		info->rttvar_us = path->rel.rtt.var_ns / NSEC_PER_USEC;

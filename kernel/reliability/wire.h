@@ -253,7 +253,7 @@ struct wire_frame {
 static_assert(sizeof(struct wire_frame) == 40, "wire_frame");
 
 #define WIRE_MAGIC		0x69627231u	/* "ibr1" */
-#define WIRE_MODES		6		/* enum ibrelk_mode: 1 to this; a default never travels */
+#define WIRE_MODES		7		/* enum ibrelk_mode: 1 to this; a default never travels */
 
 /** enum wire_hello_step - HELLO is the request, WELCOME the reply */
 enum wire_hello_step {
@@ -269,6 +269,7 @@ enum wire_reject_reason {
 	WIRE_REJECT_SIMULTANEOUS = 3,	/* both asked: yours gives way to mine */
 	WIRE_REJECT_BUSY = 4,		/* no memory, or shutting down */
 	WIRE_REJECT_MALFORMED = 5,
+	WIRE_REJECT_UNKNOWN = 6,	/* lane: not of a life that is up here */
 };
 
 /**

@@ -35,8 +35,8 @@ struct ibr_slot {
 
 /**
  * struct ibr_transport - one queue pair type
- * @name: "uc", "ud", "rc", "loop"
- * @type: what it needs of a device; loop, which needs none: IB_QPT_UD
+ * @name: "uc", "ud", "rc", "auto", "loop"
+ * @type: of the queue pair that a path cannot be without; loop, which needs none: IB_QPT_UD
  * @slot: a free slot, or NULL: the send queue is full; ibr_path_drive() will be called when there is
  *	room. Context: connection lock held
  * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),
@@ -61,6 +61,7 @@ struct ibr_transport {
 extern const struct ibr_transport ibr_transport_rc;
 extern const struct ibr_transport ibr_transport_uc;
 extern const struct ibr_transport ibr_transport_ud;
+extern const struct ibr_transport ibr_transport_auto;
 extern const struct ibr_transport ibr_transport_loop;
 
 static inline bool ibr_mode_native(u32 mode)

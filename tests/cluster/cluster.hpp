@@ -33,7 +33,7 @@ void load_module(int node);
 Result unload_module(int node);
 
 /// All modes, those with the reliability engine first.
-inline const std::vector<std::string> reliable_modes = {"uc-reliable", "ud-reliable", "rc-reliable"};
+inline const std::vector<std::string> reliable_modes = {"uc-reliable", "ud-reliable", "rc-reliable", "auto"};
 inline const std::vector<std::string> native_modes = {"uc-native", "ud-native", "rc-native"};
 
 /// "uc-reliable" as the name of a test: "uc_reliable".

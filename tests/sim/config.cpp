@@ -174,6 +174,18 @@ void draw_rebuilding(struct sim_config &c)
 	c.rebuild_errors = maybe(7) ? scaled(100'000, 1'000'000) : 0;
 }
 
+// Lanes that come and go: much more eager than anybody would set them.
+void draw_auto(struct sim_config &c)
+{
+	if (!maybe(35))
+		return;
+	c.modes = maybe(50) ? 1u << IBRELK_MODE_AUTO : c.modes | 1u << IBRELK_MODE_AUTO;
+	c.auto_uc_rate = pick({1, 20, 300, 2000});
+	c.auto_uc_idle_ms = maybe(30) ? 10'000 : scaled(10, 1000);
+	c.auto_uc_max = maybe(80) ? 256 : between(0, 3);
+	c.faults_ms = maybe(50) ? c.faults_ms : scaled(200, 4000);
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -203,6 +215,7 @@ struct sim_config config_draw(u64 seed)
 		for (auto fault : config_faults())
 			c.*fault = usual.*fault;
 	}
+	draw_auto(c);
 	return c;
 }
 

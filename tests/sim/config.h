@@ -45,6 +45,9 @@
 	X(eager_max, "module parameter", 8192)                                                                \
 	X(aggregate, "module parameter", 0)                                                                   \
 	X(ud_recv_depth, "module parameter", 1024)                                                            \
+	X(auto_uc_rate, "module parameter", 2000)                                                             \
+	X(auto_uc_idle_ms, "module parameter", 10000)                                                         \
+	X(auto_uc_max, "module parameter", 256)                                                               \
 	X(peer_timeout_ms, "module parameter", 30000)                                                         \
 	X(connect_timeout_ms, "module parameter", 10000)                                                      \
 	X(linger_ms, "module parameter", 10000)                                                               \

@@ -87,6 +87,17 @@ static struct watch *watch_of(const struct ibr_path *path)
 	sim_fail("shim", "an unknown path");
 }
 
+bool __real_ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp);
+bool __wrap_ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp);
+
+bool __wrap_ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp)
+{
+	bool up = __real_ibr_lane_up(path, remote, qp);
+
+	sim_counts.lanes += up;
+	return up;
+}
+
 void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
 void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
 

@@ -40,6 +40,7 @@ void for_each_counter(const ibrelk_counters &c, F &&f)
 		IBRELK_COUNTER(retransmits_probe),
 		IBRELK_COUNTER(retransmits_timeout),
 		IBRELK_COUNTER(window_cuts),
+		IBRELK_COUNTER(lanes),
 		IBRELK_COUNTER(rx_duplicates),
 		IBRELK_COUNTER(lost_messages),
 		IBRELK_COUNTER(unexpected_messages),

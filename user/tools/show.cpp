@@ -206,6 +206,12 @@ std::string drops_line(const ibrelk_port_info &port)
 	return text.empty() ? text : fmt::format("   {}\n", text);
 }
 
+// What carries the packets of an automatic path differs with time.
+std::string mode_text(const ibrelk_path_info &path)
+{
+	return std::string(ibrelk_mode_name(path.mode)) + (path.lane ? "+uc" : "");
+}
+
 // Paths by the node they lead to; of nodes that are not known yet, by address.
 std::map<std::string, std::vector<const ibrelk_path_info *>> by_peer(Paths paths)
 {
@@ -266,7 +272,7 @@ std::string paths_table(Paths paths, bool counters)
 	for (const ibrelk_path_info &p : paths) {
 		const ibrelk_counters &c = p.counters;
 
-		table.add({gid_text(p.local_gid), gid_text(p.remote_gid), ibrelk_mode_name(p.mode),
+		table.add({gid_text(p.local_gid), gid_text(p.remote_gid), mode_text(p),
 				  state_name(p.state), fmt::format("{}/{}", text_of(p.device), p.port),
 				  number(p.mtu), number(p.srtt_us), number(p.rto_us), number(p.window),
 				  number(p.in_flight), number(p.queue), bytes_text(p.memory_bytes),
@@ -302,7 +308,7 @@ std::string peers_table(Paths paths)
 		for (const ibrelk_path_info *p : list) {
 			// Long numbers say little; the whole is in the JSON.
 			table.add({name.starts_with("unknown") ? "unknown" : name.substr(0, 12),
-				gid_text(p->remote_gid), ibrelk_mode_name(p->mode), state_name(p->state),
+				gid_text(p->remote_gid), mode_text(*p), state_name(p->state),
 				number(p->srtt_us), number(p->counters.tx_messages),
 				number(p->counters.rx_messages), number(retransmits(p->counters)),
 				number(p->counters.reconnects)});
@@ -362,6 +368,7 @@ void paths_json(Json &json, Paths paths)
 			.member("rttmin_us", p.rttmin_us);
 		json.member("rto_us", p.rto_us).member("window", p.window).member("in_flight", p.in_flight);
 		json.member("queue", p.queue).member("queue_max", p.queue_max).member("flows", p.flows);
+		json.member("lane", p.lane != 0);
 		json.member("error", p.error).member("memory_bytes", p.memory_bytes);
 		json.member("memory_bytes_max", p.memory_bytes_max);
 		counters_json(json, p.counters);

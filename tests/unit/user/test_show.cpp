@@ -73,6 +73,15 @@ TEST(show, names_need_not_be_terminated)
 	EXPECT_TRUE(has(tool::paths_table({&info, 1}, false), (std::string(64, 'x') + "/1").c_str()));
 }
 
+TEST(show, lane_of_an_automatic_path)
+{
+	ibrelk_path_info info = path("rxe0", IBRELK_MODE_AUTO, 1);
+
+	EXPECT_FALSE(has(tool::paths_table({&info, 1}, false), "auto+uc"));
+	info.lane = 1;
+	EXPECT_TRUE(has(tool::paths_table({&info, 1}, false), "auto+uc"));
+}
+
 TEST(show, peers_are_grouped)
 {
 	const ibrelk_path_info paths[] = {path("rxe0", IBRELK_MODE_UC_RELIABLE, 7),

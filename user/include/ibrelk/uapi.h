@@ -29,7 +29,7 @@
 
 /**
  * enum ibrelk_mode - how an endpoint's messages travel
- * @IBRELK_MODE_DEFAULT: what the module recommends; at present UC-reliable where the device has UC,
+ * @IBRELK_MODE_DEFAULT: what the module recommends; at present automatic where the device has UC and UD,
  *	else UD-reliable, else RC-reliable
  * @IBRELK_MODE_RC_NATIVE: reliable connection, the adapter alone answers for reliability
  * @IBRELK_MODE_UC_NATIVE: unreliable connection without retransmission. Unsafe: a message may be lost
@@ -37,6 +37,8 @@
  * @IBRELK_MODE_RC_RELIABLE: reliable connection under the reliability engine (for comparison)
  * @IBRELK_MODE_UC_RELIABLE: unreliable connection under the reliability engine
  * @IBRELK_MODE_UD_RELIABLE: unreliable datagrams under the reliability engine
+ * @IBRELK_MODE_AUTO: likewise, and an unreliable connection to each peer with which there is much traffic, while
+ *	there is
  *
  * Native modes are refused with EPERM unless the module parameter allow_native is set.
  */
@@ -48,8 +50,9 @@ enum ibrelk_mode {
 	IBRELK_MODE_RC_RELIABLE = 4,
 	IBRELK_MODE_UC_RELIABLE = 5,
 	IBRELK_MODE_UD_RELIABLE = 6,
+	IBRELK_MODE_AUTO = 7,
 };
-#define IBRELK_MODE_COUNT	7
+#define IBRELK_MODE_COUNT	8
 
 /**
  * struct ibrelk_addr - names an endpoint
@@ -221,7 +224,8 @@ struct ibrelk_counters {
 	__u64 lives;			/* lives of the path that have begun */
 	__u64 tx_credit_waits;		/* times that a flow waited for eager credit */
 	__u64 window_cuts;		/* times that the window was made smaller: delay, loss, or silence */
-	__u64 reserved[6];
+	__u64 lanes;			/* mode auto: UC queue pairs that the path has got */
+	__u64 reserved[5];
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */
@@ -263,6 +267,8 @@ struct ibrelk_path_info {
 	__u64 memory_bytes;		/* reliability memory now: unacknowledged and waiting fragments */
 	__u64 memory_bytes_max;
 	struct ibrelk_counters counters;
+	__u32 lane;			/* mode auto: 1 while a UC queue pair carries the packets */
+	__u32 reserved;
 };
 
 /** enum ibrelk_path_state - life of a path; see Documentation/protocol.rst */

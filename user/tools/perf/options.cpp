@@ -103,7 +103,7 @@ void understand_modes(const Texts &texts, bool mode_given, Options &options)
 
 	if (!modes)
 		throw CLI::ValidationError(
-			"--mode", "no such mode; there are default, {rc,uc,ud}-{native,reliable}");
+			"--mode", "no such mode; there are default, auto, {rc,uc,ud}-{native,reliable}");
 	options.modes = *modes;
 }
 
@@ -165,7 +165,7 @@ void declare(CLI::App &app, Texts &texts, Options &options)
 	app.add_option("--self", texts.self, "both ends in this process, with these two local addresses")
 		->type_name("A B");
 
-	app.add_option("-m,--mode", texts.mode, "default, or {rc,uc,ud}-{native,reliable}");
+	app.add_option("-m,--mode", texts.mode, "default, auto, or {rc,uc,ud}-{native,reliable}");
 	app.add_option("--modes", texts.modes, "several modes with commas, or all");
 	app.add_option("--local", texts.local, "own address: which port to use, and endpoint number");
 	app.add_option("-p,--port", options.port, "endpoint number of mode 0; mode n is served at number + n")

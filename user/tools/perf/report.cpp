@@ -68,7 +68,7 @@ std::string display_mode(std::uint32_t mode)
 {
 	std::string name = ibrelk_mode_name(mode);
 
-	if (mode != IBRELK_MODE_DEFAULT) {
+	if (name.find('-') != std::string::npos) {
 		for (std::size_t i = 0; i < 2; i++)
 			name[i] = static_cast<char>(std::toupper(name[i]));
 	}
