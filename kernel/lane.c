@@ -170,6 +170,9 @@ bool ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct 
 		lane->state = IBR_LANE_UP;
 		lane_count_anew(path, idle_ns());
 		path->counters.lanes++;
+		/* It has buffers of its own. */
+		WRITE_ONCE(path->share, IBR_CREDIT_PKTS);
+		rel_credit_share(&path->rel, IBR_CREDIT_PKTS);
 		/* The peer has lost the one before, and what it carried. */
 		if (old)
 			rel_conn_requeue(&path->rel, path->now);

@@ -148,6 +148,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 	path->state = IBRELK_PATH_DOWN;
 	path->timer_at = REL_TIME_NEVER;
 	path->look_at = REL_TIME_NEVER;
+	path->share = IBR_CREDIT_PKTS;
 	ibr_drive_init(path);
 	ibr_lane_init(path);
 	INIT_LIST_HEAD(&path->control);
@@ -455,9 +456,19 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 
 	path_set_congestion(path, &config);
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
+	rel_credit_share(&path->rel, path->share);
 	path->established = true;
 	path->counters.lives++;
 	ibr_lane_start(path);
+}
+
+void ibr_path_share(struct ibr_path *path, u16 pkts)
+{
+	spin_lock_bh(&path->lock);
+	WRITE_ONCE(path->share, pkts);
+	if (path->established)
+		rel_credit_share(&path->rel, pkts);
+	spin_unlock_bh(&path->lock);
 }
 
 bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,

@@ -106,6 +106,9 @@ struct ibr_packet {
  * @lane: mode auto: a UC queue pair beside @qp
  * @timer: wakes the drive up for what the engine waits for, and when @starved
  * @timer_at: when it runs out, ns, or REL_TIME_NEVER
+ * @share: packets that the peer may have on their way, of the receive queue's that it shares with others. Written by
+ *	ibr_path_share(); the owner of a datagram queue pair's receive queue may read it without the lock
+ * @share_period: that owner's own
  * @look_at: when to look whether somebody waits for a peer that says nothing, ns, or REL_TIME_NEVER
  * @payload_max: most payload with one frame, bytes
  * @now: time of the call that is running, ns, as ktime_get_ns()
@@ -166,6 +169,8 @@ struct ibr_path {
 	u64 timer_at;
 	u64 look_at;
 	u32 payload_max;
+	u16 share;
+	u32 share_period;
 
 	u64 now;
 	struct ibr_packet packet;
@@ -223,6 +228,15 @@ void ibr_path_put(struct ibr_path *path);
  * Context: softirq or BH disabled; takes the connection lock.
  */
 void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
+
+/**
+ * ibr_path_share() - the peer may have more, or fewer, packets on their way to us
+ * @path: whose
+ * @pkts: so many, 1 to IBR_CREDIT_PKTS
+ *
+ * Context: any but hardirq; takes the connection lock.
+ */
+void ibr_path_share(struct ibr_path *path, u16 pkts);
 
 /** ibr_path_drive() - send what can be sent, acknowledge, arm the timer. Context: any but hardirq */
 void ibr_path_drive(struct ibr_path *path);

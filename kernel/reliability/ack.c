@@ -36,7 +36,7 @@ void rel_ack_fill(struct rel_conn *conn, struct wire_header *header, u64 now)
 	header->sack[0] = cpu_to_le64(receiver->seen.word[0]);
 	header->sack[1] = cpu_to_le64(receiver->seen.word[1]);
 	header->ack_delay = cpu_to_le16(ack_delay_us(receiver, now));
-	credit->granted = credit->base + conn->config.credit_pkts;
+	credit->granted = rel_seq_max(credit->granted, credit->base + credit->pkts);
 	header->credit = cpu_to_le32(credit->granted);
 
 	receiver->pending = 0;

@@ -90,6 +90,7 @@ struct rel_receiver {
  * @limit: sender: numbers before this one may be sent
  * @base: receiver: numbers before this one have arrived or will not come
  * @granted: receiver: the largest limit that a header has told the other side
+ * @pkts: receiver: how many the other side may have on their way
  * @blocked: sender: the owner has something to send, and only credits are lacking
  * @probe_due: sender: a PROBE is to be sent (also for other reasons than credits)
  * @asked: sender: the owner wants to know whether the peer is there, and has not been told
@@ -99,6 +100,7 @@ struct rel_credit {
 	u32 limit;
 	u32 base;
 	u32 granted;
+	u16 pkts;
 	bool blocked;
 	bool probe_due;
 	bool asked;

@@ -11,6 +11,9 @@
  * gone, and grants from there. A receiver tells its limit without being asked when half of it has
  * become free since it last told; that includes the case that the sender has used up everything it
  * knows of.
+ *
+ * The receiver's owner may have more or fewer buffers for this sender as others come and go. What was granted
+ * is never taken back; there is only nothing new until the sender has used up what is more than its share.
  */
 #include "engine.h"
 
@@ -24,7 +27,8 @@ void rel_credit_init(struct rel_conn *conn)
 
 	credit->limit = config->number_start + config->peer_credit_pkts;
 	credit->base = config->peer_number_start;
-	credit->granted = credit->base + config->credit_pkts;
+	credit->pkts = config->credit_pkts;
+	credit->granted = credit->base + credit->pkts;
 }
 
 bool rel_credit_allows(const struct rel_conn *conn)
@@ -85,9 +89,13 @@ void rel_credit_handle_probe(struct rel_conn *conn, u32 next)
 bool rel_credit_due(const struct rel_conn *conn)
 {
 	const struct rel_credit *credit = &conn->credit;
-	u32 pkts = conn->config.credit_pkts;
 
-	return 2 * (credit->base + pkts - credit->granted) >= pkts;
+	return rel_seq_diff(credit->base + credit->pkts, credit->granted) >= (credit->pkts + 1) / 2;
+}
+
+void rel_credit_share(struct rel_conn *conn, u16 pkts)
+{
+	conn->credit.pkts = pkts;
 }
 
 void rel_credit_probe_sent(struct rel_conn *conn, u64 now)

@@ -59,7 +59,7 @@ struct rel_ops {
  * @congestion: how many packets may be in flight; NULL: &rel_congestion_fixed
  * @target_us: rel_congestion_delay: how much longer than at best a round trip may take, 1 to 100000
  * @window_pkts: most packets in flight, 1 to REL_SPAN_MAX / 2
- * @credit_pkts: data packets that this side takes at a time (its posted receives), 1 to 32767
+ * @credit_pkts: data packets that this side takes at a time (its posted receives), 1 to 32767; see rel_credit_share()
  * @peer_credit_pkts: the same of the other side: initial credit
  * @number_start: first number of both spaces of this side (tests start just below the wrap)
  * @peer_number_start: first number of both spaces of the other side
@@ -253,6 +253,16 @@ u32 rel_window_256(const struct rel_conn *conn);
  * Return: how many.
  */
 u32 rel_in_flight(const struct rel_conn *conn);
+
+/**
+ * rel_credit_share() - from now on, this side takes more or fewer packets at a time
+ * @conn: connection
+ * @pkts: 1 to 32767
+ *
+ * For an owner whose buffers several senders share. What the peer was granted is not taken back: with fewer, it is
+ * granted nothing new until it has used up what is more than that.
+ */
+void rel_credit_share(struct rel_conn *conn, u16 pkts);
 
 /**
  * rel_ask() - is the peer there?

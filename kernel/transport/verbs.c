@@ -50,6 +50,8 @@
 #define REBUILD_MS		100	/* until the second attempt; doubled each time ... */
 #define REBUILD_MAX_MS		10000	/* ... up to this */
 #define TOUCHED_MAX		16
+#define SHARE_PERIOD		(HZ / 10)	/* those who have sent so recently share the receive queue */
+#define SHARE_MIN		2u
 
 static unsigned int ud_recv_depth = 1024;
 module_param(ud_recv_depth, uint, 0444);
@@ -550,6 +552,31 @@ static void qp_count_drop(struct ibr_qp *qp, enum wire_verdict verdict)
 	atomic64_inc(&qp->port->drops[verdict]);
 }
 
+/*
+ * Datagrams: half of the receive queue is for those who send now, in equal parts; the other half for those who
+ * begin, for repeats and for control. In powers of two, or each that comes or goes would be news to all others.
+ * Context: owner.
+ */
+static void qp_share(struct ibr_qp *qp, struct ibr_path *path)
+{
+	u32 share;
+
+	if (time_after_eq(jiffies, qp->period_end)) {
+		qp->senders_before = time_before(jiffies, qp->period_end + SHARE_PERIOD) ? qp->senders : 0;
+		qp->senders = 0;
+		qp->period++;
+		qp->period_end = jiffies + SHARE_PERIOD;
+	}
+	if (path->share_period != qp->period) {
+		path->share_period = qp->period;
+		qp->senders++;
+	}
+	share = qp->recv_depth / 2 / max3(qp->senders, qp->senders_before, 1u);
+	share = share < SHARE_MIN ? SHARE_MIN : min_t(u32, rounddown_pow_of_two(share), IBR_CREDIT_PKTS);
+	if (share != READ_ONCE(path->share))
+		ibr_path_share(path, share);
+}
+
 static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length,
 		       struct touched *touched)
 {
@@ -567,10 +594,13 @@ static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length
 			return;
 		}
 	}
-	if (likely(touched_add(touched, path)))
-		ibr_path_receive(path, packet, length);
-	else
+	if (unlikely(!touched_add(touched, path))) {
 		qp_count_drop(qp, WIRE_BAD_TOKEN);
+		return;
+	}
+	if (!qp->path)
+		qp_share(qp, path);
+	ibr_path_receive(path, packet, length);
 }
 
 /*

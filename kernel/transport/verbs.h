@@ -186,6 +186,10 @@ struct ibr_recv_slot {
  * @held_count: how many
  * @early_called: @early was called; connect.c looks at it without being the owner
  * @reported: it was said that the queue pair has failed
+ * @period: number of the period in which @senders are counted
+ * @period_end: jiffies
+ * @senders: UD: paths that have sent something in this period
+ * @senders_before: ... and in the one before
  * @recv_wc: room for polling
  * @lock: softirq-safe, inside a path's lock; covers the rest
  * @closed: nothing may be posted
@@ -246,6 +250,10 @@ struct ibr_qp {
 	u32 held_count;
 	bool early_called;
 	bool reported;
+	u32 period;
+	unsigned long period_end;
+	u32 senders;
+	u32 senders_before;
 	struct ib_wc recv_wc[16];
 
 	spinlock_t lock;		/* the rest */

@@ -327,6 +327,53 @@ TEST(rel_credit_due, reliable_with_few_buffers)
 	EXPECT_EQ(side.conn.stats.acks_credit, 0u);
 }
 
+// What was granted is kept; what is granted next is as if it had never been more.
+TEST(rel_credit_share, fewer_takes_nothing_back)
+{
+	Side side(config_credit(true, 64, 8));
+	u32 n = side.peer_start();
+
+	rel_credit_share(&side.conn, 4);
+	EXPECT_FALSE(side.polled());
+	EXPECT_EQ(le32_to_cpu(side.send().credit), n + 64);
+	for (u32 i = 0; i < 61; i++) {
+		side.take(side.peer_header(WIRE_PACKET_UNRELIABLE, n + i));
+		EXPECT_FALSE(side.polled()) << i;
+	}
+	EXPECT_EQ(le32_to_cpu(side.send().credit), n + 61 + 4);
+	side.take(side.peer_header(WIRE_PACKET_UNRELIABLE, n + 61));
+	EXPECT_FALSE(side.polled());
+	side.take(side.peer_header(WIRE_PACKET_UNRELIABLE, n + 62));
+	EXPECT_TRUE(side.polled()) << "half of four";
+	EXPECT_EQ(side.conn.credit.granted, n + 63 + 4);
+}
+
+TEST(rel_credit_share, more_is_told_at_once)
+{
+	Side side(config_credit(false, 4, 8));
+	u32 n = side.peer_start();
+
+	side.take(side.peer_packet(n));
+	EXPECT_FALSE(side.polled());
+	rel_credit_share(&side.conn, 64);
+	EXPECT_TRUE(side.polled());
+	EXPECT_EQ(side.conn.credit.granted, n + 1 + 64);
+}
+
+TEST(rel_credit_share, goes_on_across_the_wrap)
+{
+	Side side(config_credit(true, 64, 8));
+	u32 n = side.peer_start();
+
+	for (u32 i = 0; i < 400; i++) {
+		rel_credit_share(&side.conn, i % 7 ? 2 : 64);
+		ASSERT_TRUE(rel_seq_before(n + i, side.conn.credit.granted));
+		side.take(side.peer_header(WIRE_PACKET_UNRELIABLE, n + i));
+		side.polled();
+	}
+	EXPECT_EQ(side.conn.stats.nonsense, 0u);
+}
+
 TEST(credit, native_stream_whose_credit_updates_are_all_lost)
 {
 	rel_config config = config_credit(true, 8, 8);

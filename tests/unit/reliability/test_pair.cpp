@@ -69,6 +69,7 @@ void plan_drawn(Link &link, int index, bool native, u64 end_ns)
 void run(u64 seed)
 {
 	Random random(seed);
+	Random shares(~seed);
 	rel_config config[2]{};
 	bool native = random.chance(300000);
 
@@ -111,6 +112,11 @@ void run(u64 seed)
 
 	if (rebuilt_ns != REL_TIME_NEVER && !link.run(rebuilt_ns))
 		link.rebuild();
+	// The receivers have now more buffers for this sender, now fewer.
+	for (u64 n = shares.chance(300000) ? shares.between(1, 10) : 0; n && link.now < better_ns; n--) {
+		rel_credit_share(&link.ends[shares.upto(1)].conn, credits_drawn(shares));
+		link.run(shares.between(link.now, better_ns));
+	}
 	link.run(better_ns);
 
 	// From now on the link behaves: a time-out at most, then steady progress however small the window.
