@@ -9,10 +9,12 @@
  * drive ends, all that may go is gone.
  */
 #include <linux/module.h>
+#include <linux/slab.h>
 
 #include "compat.h"
 #include "drive.h"
 #include "flow.h"
+#include "memory.h"
 #include "transport/transport.h"
 
 #define STARVED_NS	(1 * NSEC_PER_MSEC)
@@ -109,6 +111,21 @@ static void packet_send(struct ibr_path *path)
 	path->memory_peak = max(path->memory_peak, path->memory);
 }
 
+/* The engine needs memory for what it sends. */
+static bool path_has_ring(struct ibr_path *path)
+{
+	if (likely(path->rel.ring))
+		return true;
+	if (!path->ring && !ibr_alloc_fails())
+		path->ring = kmalloc(REL_RING_BYTES, GFP_ATOMIC | __GFP_NOWARN);
+	if (!path->ring) {
+		path->starved = true;
+		return false;
+	}
+	rel_ring_give(&path->rel, path->ring);
+	return true;
+}
+
 bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 {
 	enum rel_kind kind = path_kind(path, control);
@@ -118,6 +135,8 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 	if (packet_takes(path, kind, payload))
 		return true;
 	packet_send(path);
+	if (kind == REL_RELIABLE && unlikely(!path_has_ring(path)))
+		return false;
 	return rel_can_send(&path->rel, kind, path->now);
 }
 

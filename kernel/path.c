@@ -226,11 +226,18 @@ void ibr_path_get(struct ibr_path *path)
 	kref_get(&path->ref);
 }
 
+static void path_free_ring(struct ibr_path *path)
+{
+	kfree(path->ring);
+	path->ring = NULL;
+}
+
 static void path_free(struct kref *ref)
 {
 	struct ibr_path *path = container_of(ref, struct ibr_path, ref);
 
 	xa_destroy(&path->handles);
+	path_free_ring(path);
 	kfree_rcu(path, rcu);
 }
 
@@ -266,6 +273,8 @@ static bool path_wanted(const struct ibr_path *path)
 }
 
 /*
+ * A path on which nothing happens gives its ring back.
+ *
  * A send waits for its FIN, or a receive for its data, for as long as the other side likes. But if that side is not
  * there any more, nothing would ever tell: nothing is in flight whose acknowledgement could be missed. So a peer of
  * whom nothing was heard is asked. Context: path->lock held.
@@ -281,6 +290,8 @@ void ibr_path_look(struct ibr_path *path)
 			since = path->rel.heard_ns;
 		else if (path_waits(path))
 			rel_ask(&path->rel, path->now);
+		else if (rel_ring_drop(&path->rel))
+			path_free_ring(path);
 	}
 	path->look_at = path->flow_count ? since + patience_ns : REL_TIME_NEVER;
 }
@@ -414,6 +425,7 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 		path->renew = true;
 	}
 	path->established = false;
+	path_free_ring(path);
 	path->broken_since = 0;
 	path->memory = 0;
 	list_for_each_entry(out, &path->outflows, on_path)

@@ -104,6 +104,7 @@ struct ibr_packet {
  * @transport_data: transport's own (UD: struct ibr_dest, with a reference; loop: queue)
  * @rel: the engine
  * @lane: mode auto: a UC queue pair beside @qp
+ * @ring: of @rel, while it has sent something lately; else NULL
  * @timer: wakes the drive up for what the engine waits for, and when @starved
  * @timer_at: when it runs out, ns, or REL_TIME_NEVER
  * @share: packets that the peer may have on their way, of the receive queue's that it shares with others. Written by
@@ -165,6 +166,7 @@ struct ibr_path {
 	void *transport_data;
 	struct ibr_lane lane;
 	struct rel_conn rel;
+	struct rel_sent *ring;
 	struct hrtimer timer;
 	u64 timer_at;
 	u64 look_at;

@@ -176,7 +176,7 @@ void rel_congestion_init(struct rel_conn *conn)
 
 bool rel_congestion_paced(struct rel_conn *conn, u64 now)
 {
-	u64 at = rel_slot(conn, conn->sender.next - 1)->sent_ns + conn->congestion.pace_ns;
+	u64 at = conn->sender.sent_ns + conn->congestion.pace_ns;
 
 	if (now >= at)
 		return false;

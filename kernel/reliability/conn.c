@@ -43,6 +43,21 @@ static bool conn_waits(const struct rel_conn *conn)
 	return conn->sender.in_flight || conn->credit.blocked || conn->credit.asked;
 }
 
+void rel_ring_give(struct rel_conn *conn, struct rel_sent *ring)
+{
+	BUILD_BUG_ON(REL_RING_BYTES < REL_SPAN_MAX * sizeof(*ring));
+	conn->ring = ring;
+}
+
+bool rel_ring_drop(struct rel_conn *conn)
+{
+	if (conn->sender.in_flight)
+		return false;
+	conn->loss.lost = (struct rel_bits){};
+	conn->ring = NULL;
+	return true;
+}
+
 void rel_conn_requeue(struct rel_conn *conn, u64 now)
 {
 	/* What is sent again is another packet, but the same debt. */

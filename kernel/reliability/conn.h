@@ -7,7 +7,8 @@
  *  - the sender's floor is the oldest number in flight, or the next number if nothing is;
  *  - next - floor <= REL_SPAN_MAX, so the ring never holds two numbers in one slot, and the
  *    receiver's cumulative number and 128 SACK bits can always say everything;
- *  - a cookie is in the ring exactly while its number is in flight.
+ *  - a cookie is in the ring exactly while its number is in flight;
+ *  - there is a ring while anything is in flight, or remembered as lost.
  */
 #ifndef REL_CONN_H
 #define REL_CONN_H
@@ -17,7 +18,7 @@
 
 /**
  * struct rel_sent - one slot of the ring of sent packets, at number % REL_SPAN_MAX
- * @sent_ns: when; stays valid until the slot is used again
+ * @sent_ns: when; stays valid until the slot is used again, or the ring goes
  * @cookie: while in flight: what it carries
  * @told: while remembered as lost: packets from this number on tell the receiver of the loss
  * @cause: likewise: enum rel_cause
@@ -46,6 +47,7 @@ struct rel_sent {
  * @repeated: packets sent since the first of these
  * @asked: the last number that carried an ACK request
  * @asking: and nothing from there on has been acknowledged yet
+ * @sent_ns: when the last packet was sent
  * @waiting_ns: since when something has been in flight, blocked for want of credits, or asked
  */
 struct rel_sender {
@@ -60,6 +62,7 @@ struct rel_sender {
 	u16 repeated;
 	bool asking;
 	u32 asked;
+	u64 sent_ns;
 	u64 waiting_ns;
 };
 
@@ -247,7 +250,7 @@ enum rel_timer {
  * @random: state of a small generator, for jitter
  * @config: the owner's
  * @stats: for the owner
- * @ring: sent packets; 2 KiB, at the end so that the rest stays together
+ * @ring: REL_SPAN_MAX sent packets, the owner's memory; NULL: there is none, and no reliable packet can be sent
  */
 struct rel_conn {
 	const struct rel_ops *ops;
@@ -264,7 +267,7 @@ struct rel_conn {
 	u32 random;
 	struct rel_config config;
 	struct rel_stats stats;
-	struct rel_sent ring[REL_SPAN_MAX];
+	struct rel_sent *ring;
 };
 
 #endif /* REL_CONN_H */

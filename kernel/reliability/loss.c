@@ -109,7 +109,7 @@ void rel_loss_handle_acked(struct rel_conn *conn, u64 now)
 	 * Counted from the last packet, not from this ACK, so that a lost tail is repaired as soon
 	 * as its ACK is overdue; but one is not overdue just because an earlier one took long.
 	 */
-	probe_at = rel_slot(conn, conn->sender.next - 1)->sent_ns + rtt->probe_ns;
+	probe_at = conn->sender.sent_ns + rtt->probe_ns;
 	soonest = now + rtt->srtt_ns / 4;
 	rel_timer_arm(conn, REL_TIMER_TAIL, max(probe_at, soonest));
 }

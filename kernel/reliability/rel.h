@@ -25,6 +25,7 @@
 #define REL_TIME_NEVER		(~0ull)
 
 struct rel_conn;
+struct rel_sent;
 struct rel_congestion_ops;
 
 /** rel_congestion_fixed - always the configured window (congestion.c) */
@@ -127,6 +128,28 @@ enum rel_verdict {
  */
 void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
 		   const struct rel_ops *ops, u64 now);
+
+/* What rel_ring_give() needs. */
+#define REL_RING_BYTES	(REL_SPAN_MAX * 16)
+
+/**
+ * rel_ring_give() - memory for what is in flight
+ * @conn: connection, which has none
+ * @ring: REL_RING_BYTES, aligned for a pointer, with any contents; the owner's, until rel_ring_drop() says so or the
+ *	life is over
+ *
+ * A connection that has nothing to send needs none, which is most of its memory. Without it rel_can_send() lets
+ * nothing reliable go.
+ */
+void rel_ring_give(struct rel_conn *conn, struct rel_sent *ring);
+
+/**
+ * rel_ring_drop() - the owner wants its memory back
+ * @conn: connection
+ *
+ * Return: true: it is not used any more; false: something is in flight.
+ */
+bool rel_ring_drop(struct rel_conn *conn);
 
 /**
  * rel_conn_drain() - give every remembered cookie back, in order of sending

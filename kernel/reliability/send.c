@@ -49,7 +49,7 @@ bool rel_can_send(struct rel_conn *conn, enum rel_kind kind, u64 now)
 		if (rel_assert(conn->config.native))
 			return false;
 	} else {
-		if (!rel_send_fits(conn) || conn->loss.silent)
+		if (!conn->ring || !rel_send_fits(conn) || conn->loss.silent)
 			return false;
 		if (!rel_congestion_allows(conn) ||
 		    (unlikely(conn->congestion.pace_ns) && rel_congestion_paced(conn, now))) {
@@ -101,7 +101,7 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 	bool first = !sender->in_flight;
 
 	if (first) {
-		u64 pause_ns = now - rel_slot(conn, number - 1)->sent_ns;
+		u64 pause_ns = now - sender->sent_ns;
 
 		if (pause_ns > conn->rtt.rto_ns)
 			conn->congestion.ops->pause(conn, pause_ns);
@@ -119,6 +119,7 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 
 	sent->cookie = cookie;
 	sent->sent_ns = now;
+	sender->sent_ns = now;
 	rel_bits_set(&sender->flight, number - sender->floor);
 	sender->next++;
 	sender->in_flight++;

@@ -15,6 +15,7 @@ constexpr u32 secret = 0x5ec4e700;
 
 struct Owner {
 	rel_conn conn; // the first member, so that the callbacks find the rest
+	rel_sent ring[REL_SPAN_MAX];
 	u64 now = 1000 * ms;
 	Cookies cookies;
 
@@ -59,6 +60,7 @@ public:
 		};
 		memset(&owner.conn, 0xa5, sizeof(owner.conn)); // init must not rely on cleared memory
 		rel_conn_init(&owner.conn, &config, &ops, owner.now);
+		rel_ring_give(&owner.conn, owner.ring);
 	}
 
 	void run()

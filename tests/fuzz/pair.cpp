@@ -28,6 +28,7 @@ struct Packet {
 
 struct End {
 	rel_conn conn; // the first member, so that the callbacks find the rest
+	rel_sent ring[REL_SPAN_MAX];
 	Cookies cookies;
 	std::vector<Message> messages; // by id - 1
 	std::deque<size_t> repeat, fresh, unreliable;
@@ -87,6 +88,7 @@ public:
 		for (int i = 0; i < 2; i++) {
 			memset(&ends[i].conn, 0xa5, sizeof(ends[i].conn));
 			rel_conn_init(&ends[i].conn, &config[i], &ops, now);
+			rel_ring_give(&ends[i].conn, ends[i].ring);
 			rules.emplace_back(ends[i].conn, now);
 		}
 	}

@@ -20,7 +20,7 @@
 namespace
 {
 
-constexpr std::size_t path_bytes_min = 4096; // smaller things need not be looked for among the paths
+constexpr std::size_t path_bytes_min = 2500; // smaller things need not be looked for among the paths
 constexpr u32 magic_live = 0x5eed11fe;
 constexpr u32 magic_dead = 0xdeadbeef;
 

@@ -145,7 +145,7 @@ static u64 path_memory(const struct ibr_path *path)
 	for (i = 0; i < REL_SPAN_MAX; i++) {
 		if (!rel_bits_test(&sender->flight, i))
 			continue;
-		frag = path->rel.ring[(sender->floor + i) % REL_SPAN_MAX].cookie;
+		frag = path->ring[(sender->floor + i) % REL_SPAN_MAX].cookie;
 		for (; frag; frag = frag->next)
 			bytes += frag->payload_len;
 	}

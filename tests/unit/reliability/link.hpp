@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -93,6 +94,7 @@ class Link;
 // One end: the engine and its owner.
 struct End {
 	rel_conn conn; // the first member, so that the callbacks find the rest
+	rel_sent ring[REL_SPAN_MAX];
 	Link *link = nullptr;
 	int index = 0;
 	std::deque<uintptr_t> repeat;
@@ -140,6 +142,7 @@ public:
 			ends[i].link = this;
 			ends[i].index = i;
 			rel_conn_init(&ends[i].conn, i ? &right : &left, &ops, now);
+			rel_ring_give(&ends[i].conn, ends[i].ring);
 		}
 	}
 	Link(const Link &) = delete;
@@ -148,6 +151,7 @@ public:
 	u64 now = 77 * ms;
 	End ends[2];
 	Random random;
+	bool forgets = false; // owners take the ring back whenever they may
 	std::vector<std::pair<u64, u64>> outages;                   // nothing gets through from, to
 	std::function<bool(const End &from, const Packet &)> drops; // loses this packet
 	std::function<u64(const End &from, const Packet &)> queue;  // adds so much to its delay
@@ -313,6 +317,10 @@ private:
 	// What an owner does after each event: send, acknowledge, arm the timer.
 	void drive(End &end)
 	{
+		if (forgets && rel_ring_drop(&end.conn)) {
+			std::memset(end.ring, 0xa5, sizeof(end.ring));
+			rel_ring_give(&end.conn, end.ring);
+		}
 		for (std::deque<uintptr_t> *queue : {&end.repeat, &end.fresh, &end.fresh_unreliable}) {
 			rel_kind kind = queue == &end.fresh_unreliable ? REL_UNRELIABLE : REL_RELIABLE;
 

@@ -50,6 +50,7 @@ struct Side {
 	};
 
 	rel_conn conn; // the first member, so that the callbacks find the rest
+	rel_sent ring[REL_SPAN_MAX];
 	u64 now = 1000 * ms;
 	uintptr_t next_id = 1;
 	std::vector<uintptr_t> acked;
@@ -66,6 +67,7 @@ struct Side {
 		};
 		memset(&conn, 0xa5, sizeof(conn)); // init must not rely on cleared memory
 		rel_conn_init(&conn, &config, &ops, now);
+		rel_ring_give(&conn, ring);
 	}
 	Side(const Side &) = delete;
 	Side &operator=(const Side &) = delete;

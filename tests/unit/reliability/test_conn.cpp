@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include <gtest/gtest.h>
 
@@ -16,8 +17,8 @@ void remember(rel_conn *conn, void *cookie)
 
 TEST(rel_conn, size)
 {
-	EXPECT_LE(sizeof(rel_conn) - sizeof(rel_conn::ring), 576u);
-	EXPECT_EQ(sizeof(rel_conn::ring), 2048u);
+	EXPECT_LE(sizeof(rel_conn), 600u);
+	EXPECT_EQ(u32{REL_RING_BYTES}, 2048u);
 }
 
 TEST(rel_conn_init, is_at_rest)
@@ -29,6 +30,59 @@ TEST(rel_conn_init, is_at_rest)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 1000 * ms), 0u);
 	EXPECT_FALSE(side.polled());
 	EXPECT_TRUE(side.can_send());
+}
+
+TEST(rel_ring, without_one_nothing_is_sent_but_what_is_not_kept)
+{
+	Side side;
+	rel_config config = config_usual();
+
+	EXPECT_TRUE(rel_ring_drop(&side.conn));
+	EXPECT_FALSE(side.can_send());
+	wire_header header = side.peer_packet(side.peer_start());
+	header.flags |= cpu_to_le16(WIRE_ACK_REQUEST);
+	side.take(header);
+	EXPECT_TRUE(side.polled()) << "an ACK";
+	rel_ring_give(&side.conn, side.ring);
+	EXPECT_TRUE(side.can_send());
+
+	config.native = true;
+	Side native(config);
+
+	EXPECT_TRUE(rel_ring_drop(&native.conn));
+	EXPECT_FALSE(native.can_send());
+	EXPECT_TRUE(native.can_send(REL_UNRELIABLE));
+}
+
+TEST(rel_ring, stays_while_something_is_in_flight)
+{
+	Side side;
+
+	side.send_many(2);
+	side.now += 10 * us;
+	side.take(side.peer_ack(side.start() + 1));
+	EXPECT_FALSE(rel_ring_drop(&side.conn));
+	side.take(side.peer_ack(side.start() + 2));
+	EXPECT_TRUE(rel_ring_drop(&side.conn));
+}
+
+// What was in it has no meaning any more: neither the losses that it remembered nor the times.
+TEST(rel_ring, another_one_may_hold_anything)
+{
+	Side side;
+	u32 n = side.start();
+
+	side.send_many(3);
+	side.now += 10 * us;
+	rel_conn_requeue(&side.conn, side.now);
+	ASSERT_TRUE(rel_bits_any(side.conn.loss.lost));
+	ASSERT_TRUE(rel_ring_drop(&side.conn));
+	std::memset(side.ring, 0xa5, sizeof(side.ring));
+	rel_ring_give(&side.conn, side.ring);
+	side.send();
+	side.take(side.peer_ack(n + 4));
+	EXPECT_EQ(side.acked, (std::vector<uintptr_t>{4}));
+	EXPECT_EQ(side.conn.rtt.latest_ns, 0u) << "no time has passed";
 }
 
 TEST(rel_conn_drain, gives_cookies_back_in_order)

@@ -112,6 +112,7 @@ void run(u64 seed)
 
 	if (rebuilt_ns != REL_TIME_NEVER && !link.run(rebuilt_ns))
 		link.rebuild();
+	link.forgets = shares.chance(300000);
 	// The receivers have now more buffers for this sender, now fewer.
 	for (u64 n = shares.chance(300000) ? shares.between(1, 10) : 0; n && link.now < better_ns; n--) {
 		rel_credit_share(&link.ends[shares.upto(1)].conn, credits_drawn(shares));
