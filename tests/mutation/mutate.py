@@ -4,7 +4,8 @@
 
 Breaks one operator, constant or statement of the engine after the other (a mutant), and runs the unit tests, and for
 what survives them some runs of the simulator. What survives these too must be in tests/mutation/survivors, with the
-reason why it does no harm; otherwise this fails. A mutant that is compiled to the same code is none.
+reason why it does no harm; otherwise this fails. So it does for an entry there that is no mutant any more. A mutant
+that is compiled to the same code is none.
 
 Which mutants there are, and which N of them SEED stands for, depends on the sources only.
 """
@@ -180,6 +181,15 @@ def survivors_read():
     return table
 
 
+def survivors_check(table):
+    """Ends with what no mutant is: nobody knows whether its reason is one for what the line has become."""
+    keys = {mutant.key() for file in MUTATED for mutant in mutants_of(file)}
+    stale = [f"{SURVIVORS}:{number}: no mutant of {key[0]} is this: {key[2]}" for key, number in table.items()
+             if key not in keys]
+    if stale:
+        sys.exit("\n".join(stale))
+
+
 def run(command, **arguments):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           **arguments)
@@ -255,8 +265,8 @@ class Worker:
         """What of the unit tests fails, if anything does."""
         self.link(own)
         for name, arguments, environment in STAGES:
-            done = run(["prlimit", f"--cpu={LIMIT_S}", f"--as={LIMIT_BYTES}", self.folder / "test", *arguments], cwd=self.folder,
-                       env={**os.environ, **environment})
+            done = run(["prlimit", f"--cpu={LIMIT_S}", f"--as={LIMIT_BYTES}", self.folder / "test", *arguments],
+                       cwd=self.folder, env={**os.environ, **environment})
             if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
                 return f"{name}: endless"
             if done.returncode:
@@ -273,7 +283,8 @@ class Worker:
             self.simulator = build / "ibrelk-sim"
         if run(["cmake", "--build", build, "--target", "ibrelk-sim", "-j1"]).returncode:
             return "does not compile"
-        done = run([self.simulator, "--seed", "1", "--runs", str(self.runs), "--no-shrink"])  # which has limits of its own
+        # Which has limits of its own.
+        done = run([self.simulator, "--seed", "1", "--runs", str(self.runs), "--no-shrink"])
         failed = re.search(r"^seed \d+ FAILED: .*", done.stdout, re.M)
         return f"sim: {failed.group()}" if failed else f"sim: {done.returncode}" if done.returncode else None
 
@@ -306,6 +317,8 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="say what caught each mutant")
     options = parser.parse_args()
 
+    table = survivors_read()
+    survivors_check(table)
     mutants = [mutant for file in options.files.split(",") for mutant in mutants_of(file)
                if mutant.kind in options.kinds.split(",") and options.only in f"{mutant.before}\n{mutant.after}"]
     if options.count and options.count < len(mutants):
@@ -317,7 +330,6 @@ def main():
         print(f"{len(mutants)} mutants")
         return 0
 
-    table = survivors_read()
     began = time.monotonic()
     tests_build(options.jobs)
     workers = [Worker(i, options.sim_runs) for i in range(options.jobs)]
