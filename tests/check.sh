@@ -66,9 +66,17 @@ part_fuzz()
 # Both builds of the simulator, compiled differently and with other memory, do the same to the last packet.
 same_twice()
 {
-	local build_of line first=
+	local build_of out status line first=
 	for build_of in ibrelk-sim ibrelk-sim-asan; do
-		line=$("$build/tests/sim/$build_of" --seed 1 --runs 40 --no-shrink | grep -o 'fingerprint.*')
+		out=$("$build/tests/sim/$build_of" --seed 1 --runs 40 --no-shrink)
+		status=$?
+		line=$(grep -o 'fingerprint.*' <<<"$out")
+		if [ "$status" -ne 0 ] || [ -z "$line" ]; then
+			tail -n 20 <<<"$out"
+			echo "$build_of ended with status $status, ${line:-without a fingerprint}"
+			echo "0 passed, 1 failed"
+			return 1
+		fi
 		if [ -n "$first" ] && [ "$line" != "$first" ]; then
 			echo "$first, and then $line"
 			echo "0 passed, 1 failed"
