@@ -6,7 +6,8 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build
 headers=$("$root/tests/lab/kernels.sh" headers 6.1)
-scripts=$(dirname "$(find "$(dirname "$headers")" "$(dirname "$headers")/../lib" -name kernel-doc -type f 2>/dev/null | head -n 1)")
+sources=$(dirname "$headers")
+kernel_doc=$(find "$sources" "$sources/../lib" -name kernel-doc -type f 2>/dev/null | head -n 1)
 bad=0
 
 step() { printf '== %s\n' "$1"; shift; "$@" || bad=$((bad + 1)); }
@@ -29,28 +30,47 @@ run_checkpatch()
 	return $status
 }
 
+# A tool that did not run finds nothing either: each must exist, and end with status 0.
+need() { command -v "$1" >/dev/null || { echo "no $1: make deps"; return 1; }; }
+
 run_sparse()
 {
-	"$root/tests/build-module.sh" 6.1 "$build/lint" C=2 CF="-D__CHECK_ENDIAN__ -Wno-unknown-attribute" W=1 2>&1 |
-		grep -E "^$build/lint.*(warning|error)" && return 1
-	return 0
+	local log=$build/lint.log status
+	need sparse || return 1
+	"$root/tests/build-module.sh" 6.1 "$build/lint" C=2 CF="-D__CHECK_ENDIAN__ -Wno-unknown-attribute" W=1 >"$log" 2>&1
+	status=$?
+	grep -E "^$build/lint.*(warning|error)" "$log" && return 1
+	[ "$status" -eq 0 ] || { tail -n 20 "$log"; echo "status $status"; return 1; }
 }
 
 run_kernel_doc()
 {
-	local out
-	out=$(kernel_files | grep '\.h$' | xargs perl "$scripts/kernel-doc" -none 2>&1 | grep -E 'warning|error')
-	[ -z "$out" ] || { echo "$out"; return 1; }
+	local out status
+	[ -f "$kernel_doc" ] || { echo "no kernel-doc beside $headers"; return 1; }
+	out=$(kernel_files | grep '\.h$' | xargs perl "$kernel_doc" -none 2>&1)
+	status=$?
+	grep -E 'warning|error' <<<"$out" && return 1
+	[ "$status" -eq 0 ] || { echo "$out"; echo "status $status"; return 1; }
+}
+
+# tidy FOLDER: of the files that are read, with the commands in FOLDER.
+tidy()
+{
+	local log=$build/lint.log status
+	xargs -P "$(nproc)" -n 4 clang-tidy -p "$1" --quiet >"$log" 2>&1
+	status=$?
+	grep -E 'warning:|error:' "$log" && return 1
+	[ "$status" -eq 0 ] || { tail -n 20 "$log"; echo "status $status"; return 1; }
 }
 
 run_clang_tidy()
 {
 	local found=0
+	need clang-tidy || return 1
 	git -C "$root" ls-files 'user/*.cpp' 'tests/*.cpp' | grep -v '^tests/fuzz/' | sed "s#^#$root/#" |
-		xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null | grep -E 'warning:|error:' && found=1
+		tidy "$build" || found=1
 	"$root/tests/fuzz/build.sh" "$build/fuzz" || return 1
-	git -C "$root" ls-files 'tests/fuzz/*.cpp' | sed "s#^#$root/#" |
-		xargs -P "$(nproc)" -n 4 clang-tidy -p "$build/fuzz" --quiet 2>/dev/null | grep -E 'warning:|error:' && found=1
+	git -C "$root" ls-files 'tests/fuzz/*.cpp' | sed "s#^#$root/#" | tidy "$build/fuzz" || found=1
 	return "$found"
 }
 
