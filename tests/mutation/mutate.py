@@ -292,7 +292,7 @@ class Worker:
 def tests_build(jobs):
     BUILD.mkdir(parents=True, exist_ok=True)
     engine = ROOT / "kernel" / "reliability"
-    shared = [*engine.glob("*.h"), *TESTS.glob("*.hpp"), TESTS.parent / "port_user.h", Path(__file__)]
+    shared = [*engine.glob("*.h"), *TESTS.glob("*.hpp"), *TESTS.parent.glob("*.h*"), Path(__file__)]
 
     def build(source):
         target = BUILD / f"{source.stem}.o"

@@ -10,27 +10,16 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "broken.hpp"
 
 extern "C" {
 #include "match.h"
 }
 
 constexpr u64 ignore_all = ~0ull;
-
-class Broken : public std::runtime_error
-{
-public:
-	using std::runtime_error::runtime_error;
-};
-
-inline void require(bool holds, const char *rule)
-{
-	if (!holds)
-		throw Broken(rule);
-}
 
 inline size_t chain_max(const hlist_head *buckets)
 {

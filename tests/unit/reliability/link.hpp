@@ -10,10 +10,10 @@
 #include <map>
 #include <queue>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "broken.hpp"
 #include "side.hpp"
 
 // splitmix64: small, and the same everywhere.
@@ -48,18 +48,6 @@ public:
 private:
 	u64 state_;
 };
-
-class Broken : public std::runtime_error
-{
-public:
-	using std::runtime_error::runtime_error;
-};
-
-inline void require(bool holds, const char *rule)
-{
-	if (!holds)
-		throw Broken(rule);
-}
 
 // How one direction of the link treats packets.
 struct Weather {
