@@ -86,7 +86,7 @@ install: module user ## install library, tools and headers under PREFIX, and the
 format: ## clang-format for the C++
 	@git ls-files '*.cpp' '*.hpp' | xargs -r clang-format -i
 
-lint: module user ## checkpatch rules, sparse, W=1, clang-tidy, kernel-doc
+lint: module user ## checkpatch rules, sparse, W=1, clang-tidy, kernel-doc, tables of mutants
 	@tests/lint.sh
 
 clean: ## remove build/

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make lint`: the rules of the kernel's own checkers for the kernel code, and clang-tidy and clang-format for the
-# C++. Ends with how many of them found something.
+# `make lint`: the rules of the kernel's own checkers for the kernel code, clang-tidy and clang-format for the C++,
+# and whether the tables of mutants still fit the sources. Ends with how many of them found something.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -79,10 +79,21 @@ run_clang_format()
 	git -C "$root" ls-files '*.cpp' '*.hpp' | sed "s#^#$root/#" | xargs clang-format --dry-run -Werror
 }
 
+# Mutants that have nothing to change any more show nothing; neither does a survivor that is no mutant.
+run_mutants()
+{
+	local found=0
+	"$root/tests/fuzz/mutants.sh" --apply || found=1
+	"$root/tests/sim/mutants.sh" --apply || found=1
+	"$root/tests/mutation/mutate.py" --list >/dev/null || found=1
+	return "$found"
+}
+
 step checkpatch run_checkpatch
 step "sparse and W=1" run_sparse
 step kernel-doc run_kernel_doc
 step clang-tidy run_clang_tidy
 step clang-format run_clang_format
-echo "$bad of 5 checkers found something"
+step mutants run_mutants
+echo "$bad of 6 checkers found something"
 [ "$bad" -eq 0 ]

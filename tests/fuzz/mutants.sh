@@ -2,17 +2,36 @@
 # Shows for each fuzzer that it can fail: breaks a copy of the module in one place, and looks whether the fuzzer finds
 # out in time, starting from nothing but the corpus in the tree. Ends with how many did.
 #
-# usage: mutants.sh [NAME ...]
+# usage: mutants.sh [--apply] [NAME ...]       --apply: only look whether the changes still change something
 set -uo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$(dirname "$0")/../mutants-lib.sh"
 work=$root/build/fuzz-mutants
 seconds=${IBRELK_FUZZ_MUTANT_S:-120}
-good=0 bad=0
-
-mkdir -p "$work"
 export ASAN_OPTIONS=quarantine_size_mb=16
-exec 3< <(cat <<'TABLE'
+
+# try NAME FUZZER EXPECTED
+try()
+{
+	local started found
+	rm -rf "$work/corpus"
+	mkdir -p "$work/corpus"
+	if ! "$root/tests/fuzz/build.sh" "$work/build" -DIBRELK_FUZZ_KERNEL="$work/kernel" >/dev/null; then
+		echo "$1: does not build, see build/fuzz-mutants/build/log"
+		return 1
+	fi
+	started=$SECONDS
+	"$work/build/fuzz-$2" -max_total_time="$seconds" -max_len=1024 -timeout=20 \
+		-artifact_prefix="$work/crash-$1-" "$work/corpus" "$root/tests/fuzz/corpus/$2" >"$work/out" 2>&1
+	found=$(grep -aE '^broken rule|WARN: |runtime error: |^SUMMARY|^ALARM' "$work/out" | head -n 1)
+	if [ -z "$found" ] || ! grep -qE "$3" <<<"$found"; then
+		echo "$1: expected $3, but: ${found:-nothing fails}"
+		return 1
+	fi
+	echo "$1: ${found#"$work/"}, after $((SECONDS - started)) s"
+}
+
+mutants "$work" try "$@" 3<<'TABLE'
 # name | fuzzer | expected | file | change, a substitution of perl
 wire-length | wire | overflow | reliability/wire.c | s/ \|\| header_len > len \|\|/ ||/
 wire-frame | wire | verdict | reliability/wire.c | s/if \(offset > length \|\| payload_len > length - offset\)/if (payload_len > length - offset)/
@@ -33,44 +52,3 @@ command-length | command | right | command.c | s/command->length > IBR_MESSAGE_M
 command-short | command | made up\|whole\|returned | command.c | s/got = bytes \/ sizeof\(chunk\[0\]\);/got = want;/
 command-count | command | size\|overflow | command.c | s/ \|\| count > IBR_BATCH_MAX//
 TABLE
-)
-
-while IFS='|' read -r line <&3; do
-	[[ $line == \#* ]] && continue
-	# Bars in a change, or an alternative, are escaped.
-	IFS=$'\x01' read -r name fuzzer expected file change <<<"$(sed 's/\\|/\x02/g; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/' <<<"$line")"
-	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-	expected=${expected//$'\x02'/|} change=${change//$'\x02'/\\|}
-	rm -rf "$work/kernel.new" "$work/corpus"
-	cp -r "$root/kernel" "$work/kernel.new"
-	mkdir -p "$work/corpus"
-	perl -0pi -e "$change" "$work/kernel.new/$file"
-	if cmp -s "$work/kernel.new/$file" "$root/kernel/$file"; then
-		echo "$name: nothing to change in $file"
-		bad=$((bad + 1))
-		continue
-	fi
-	# Only what differs is touched, and so built again.
-	(cd "$work/kernel.new" && find . -type f) | while read -r source; do
-		cmp -s "$work/kernel.new/$source" "$work/kernel/$source" ||
-			install -D "$work/kernel.new/$source" "$work/kernel/$source"
-	done
-	if ! "$root/tests/fuzz/build.sh" "$work/build" -DIBRELK_FUZZ_KERNEL="$work/kernel" >/dev/null; then
-		echo "$name: does not build, see build/fuzz-mutants/build/log"
-		bad=$((bad + 1))
-		continue
-	fi
-	started=$SECONDS
-	"$work/build/fuzz-$fuzzer" -max_total_time="$seconds" -max_len=1024 -timeout=20 \
-		-artifact_prefix="$work/crash-$name-" "$work/corpus" "$root/tests/fuzz/corpus/$fuzzer" >"$work/out" 2>&1
-	found=$(grep -aE '^broken rule|WARN: |runtime error: |^SUMMARY|^ALARM' "$work/out" | head -n 1)
-	if [ -n "$found" ] && grep -qE "$expected" <<<"$found"; then
-		echo "$name: ${found#"$work/"}, after $((SECONDS - started)) s"
-		good=$((good + 1))
-	else
-		echo "$name: expected ${expected}, but: ${found:-nothing fails}"
-		bad=$((bad + 1))
-	fi
-done
-echo "$good passed, $bad failed"
-[ "$bad" -eq 0 ]

@@ -2,15 +2,33 @@
 # Shows for each checker of the simulator that it can fail: breaks a copy of the module in one place, and looks which
 # check says so. Ends with how many did as expected.
 #
-# usage: mutants.sh [NAME ...]
+# usage: mutants.sh [--apply] [NAME ...]       --apply: only look whether the changes still change something
 set -uo pipefail
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$(dirname "$0")/../mutants-lib.sh"
 work=$root/build/mutants
-good=0 bad=0
 
-mkdir -p "$work"
-exec 3< <(cat <<'TABLE'
+# try NAME CHECK VALUES
+try()
+{
+	local values=$3 found
+	if ! { cmake -S "$root/tests/sim" -B "$work/build" -G Ninja -DIBRELK_SIM_KERNEL="$work/kernel" &&
+		cmake --build "$work/build" --target ibrelk-sim; } >"$work/log" 2>&1; then
+		echo "$1: does not build, see build/mutants/log"
+		return 1
+	fi
+	[ "$values" = - ] && values=
+	# shellcheck disable=SC2086
+	"$work/build/ibrelk-sim" --seed 1 --runs 400 --no-shrink $values >"$work/out" 2>&1
+	found=$(sed -n 's/^seed [0-9]* FAILED: //p' "$work/out" | head -n 1)
+	if [ -z "$found" ] || ! grep -qE "$2" <<<"$found"; then
+		echo "$1: expected $2, but: ${found:-nothing fails}"
+		return 1
+	fi
+	echo "$1: $found, in run $(sed -n 's/^\([0-9]*\) runs.*/\1/p' "$work/out")"
+}
+
+mutants "$work" try "$@" 3<<'TABLE'
 # name | check expected | values, or -: as drawn | file | change, a substitution of perl
 packet-twice | twice | duplicate=200000 modes=32 | reliability/receive.c | s/return REL_DUPLICATE;/return REL_NEW;/
 packet-old | epoch | replay=300000 restarts=2 corrupt=0 modes=96 alloc=0 | reliability/wire.c | s/return WIRE_BAD_TOKEN;/;/; s/return WIRE_BAD_CHECKSUM;/;/
@@ -42,43 +60,3 @@ wrap-work | envelope\|bytes\|order\|match\|damage\|twice\|memory\|progress | wra
 answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | path.c | s/rel_ask\(&path->rel, path->now\)/(void)0/
 closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
 TABLE
-)
-
-while IFS='|' read -r line <&3; do
-	[[ $line == \#* ]] && continue
-	# Bars in a change, or an alternative, are escaped or come last.
-	IFS=$'\x01' read -r name check values file change <<<"$(sed 's/\\|/\x02/g; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/ | /\x01/; s/\x02/|/g' <<<"$line")"
-	[ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
-	rm -rf "$work/kernel.new"
-	cp -r "$root/kernel" "$work/kernel.new"
-	perl -0pi -e "$change" "$work/kernel.new/$file"
-	if cmp -s "$work/kernel.new/$file" "$root/kernel/$file"; then
-		echo "$name: nothing to change in $file"
-		bad=$((bad + 1))
-		continue
-	fi
-	# Only what differs is touched, and so built again.
-	(cd "$work/kernel.new" && find . -type f) | while read -r source; do
-		cmp -s "$work/kernel.new/$source" "$work/kernel/$source" ||
-			install -D "$work/kernel.new/$source" "$work/kernel/$source"
-	done
-	if ! { cmake -S "$root/tests/sim" -B "$work/build" -G Ninja -DIBRELK_SIM_KERNEL="$work/kernel" &&
-		cmake --build "$work/build" --target ibrelk-sim; } >"$work/log" 2>&1; then
-		echo "$name: does not build, see build/mutants/log"
-		bad=$((bad + 1))
-		continue
-	fi
-	[ "$values" = - ] && values=
-	# shellcheck disable=SC2086
-	"$work/build/ibrelk-sim" --seed 1 --runs 400 --no-shrink $values >"$work/out" 2>&1
-	found=$(sed -n 's/^seed [0-9]* FAILED: //p' "$work/out" | head -n 1)
-	if [ -n "$found" ] && grep -qE "^(.*($check).*)$" <<<"$found"; then
-		echo "$name: $found, in run $(sed -n 's/^\([0-9]*\) runs.*/\1/p' "$work/out")"
-		good=$((good + 1))
-	else
-		echo "$name: expected ${check}, but: ${found:-nothing fails}"
-		bad=$((bad + 1))
-	fi
-done
-echo "$good passed, $bad failed"
-[ "$bad" -eq 0 ]
