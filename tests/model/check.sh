@@ -98,6 +98,8 @@ while IFS='|' read -r name search which property; do
 	[ "$found" = "$property" ]
 	check "broken: $name" $? "found $found, $states states"
 done <<'TABLE'
+no-timer|safety|-DNO_TIMER -DFAULTS=1|deadlock
+no-timer-ud|safety|-DUD -DNO_TIMER -DFAULTS=2|deadlock
 no-tie-break|liveness|-DNO_TIE -DFAULTS=0|never up
 no-dropping|safety|-DNO_DROPPING -DFAULTS=1|two connections
 no-closing|safety|-DNO_CLOSING -DFAULTS=1|two connections

@@ -488,7 +488,9 @@ proctype node(byte me)
 			event = SILENCE
 #endif
 		:: room && ME.state == UP && ME.sent == 3 && due(SENDER(me)) -> spend(SENDER(me)); ME.sent = 0
+#ifndef NO_TIMER
 		:: room && (EITHER || ME.armed) && (due(CM(me)) || fault) -> spend(CM(me)); event = TIMER
+#endif
 		:: fault && ME.established -> faults--; event = GIVE_UP
 		:: fault && ME.wanted -> faults--; event = DEADLINE; if :: true :: over = true fi
 		:: fault && crashes ->
