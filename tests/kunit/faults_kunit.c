@@ -308,6 +308,15 @@ static enum hrtimer_restart breaker_break(struct hrtimer *timer)
 	return HRTIMER_RESTART;
 }
 
+/* At the end of the test, however it ends. */
+static void breaker_stop(void *data)
+{
+	struct breaker *breaker = data;
+
+	hrtimer_cancel(&breaker->timer);
+	ibr_path_put(breaker->path);
+}
+
 /*
  * Also while it is being connected, and when nothing is to be done but the work that connects runs all the same:
  * what it finds broken has something to let go of, or it is lost (ibr_path_connected() would warn, and so would
@@ -316,15 +325,17 @@ static enum hrtimer_restart breaker_break(struct hrtimer *timer)
 static void broken_at_any_moment(struct kunit *test)
 {
 	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
-	struct ibr_path *path = world_path(test, a->endpoint->mode);
 	u32 peer = side_add_side(test, a, b), i, k;
 	unsigned long buffer = user_alloc(test, STRIDE);
 	struct breaker *breaker = kunit_kzalloc(test, sizeof(*breaker), GFP_KERNEL);
+	struct ibr_path *path;
 
 	KUNIT_ASSERT_NOT_NULL(test, breaker);
+	path = world_path(test, a->endpoint->mode);
 	breaker->path = path;
 	breaker->random = 1;
 	hrtimer_setup(&breaker->timer, breaker_break, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, breaker_stop, breaker), 0);
 	hrtimer_start(&breaker->timer, 0, HRTIMER_MODE_REL_SOFT);
 	for (i = 0; i < 40; i++) {
 		side_recv(test, b, IBRELK_PEER_ANY, buffer, STRIDE, i, i);
@@ -336,9 +347,8 @@ static void broken_at_any_moment(struct kunit *test)
 		side_wait_op(test, b, i, 0);
 		side_wait_op(test, a, i, 0);
 	}
-	hrtimer_cancel(&breaker->timer);
+	kunit_release_action(test, breaker_stop, breaker);
 	KUNIT_EXPECT_GT(test, breaker->breaks, 0);
-	ibr_path_put(path);
 	world_check(test);
 }
 
