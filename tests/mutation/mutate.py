@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Does some test fail for whatever may be wrong in the engine?
 
-Breaks one operator, constant or statement of the engine after the other (a mutant), and runs the unit tests, and for
-what survives them some runs of the simulator. What survives these too must be in tests/mutation/survivors, with the
-reason why it does no harm; otherwise this fails. So it does for an entry there that is no mutant any more. A mutant
-that is compiled to the same code is none.
+Breaks one operator, constant or statement of the engine (of all but wire.c) after the other (a mutant), and runs the
+unit tests, and for what survives them some runs of the simulator. What survives these too must be in
+tests/mutation/survivors, with the reason why it does no harm; otherwise this fails. So it does for an entry there that
+is no mutant any more. A mutant that is compiled to the same code is none.
 
 Which mutants there are, and which N of them SEED stands for, depends on the sources only.
 """
@@ -28,7 +28,8 @@ TESTS = ROOT / "tests" / "unit" / "reliability"
 SURVIVORS = Path(__file__).parent / "survivors"
 
 ENGINE = ["ack", "congestion", "conn", "credit", "loss", "receive", "rtt", "send", "timer", "wire"]
-MUTATED = ["loss.c", "send.c", "ack.c", "rtt.c", "receive.c", "credit.c", "congestion.c", "bits.h", "seq.h"]
+MUTATED = ["loss.c", "send.c", "ack.c", "rtt.c", "receive.c", "credit.c", "congestion.c", "conn.c", "timer.c", "bits.h",
+           "seq.h"]    # of wire.c a fuzzer knows what is right
 KINDS = ["compare", "boolean", "arithmetic", "constant", "statement"]
 
 # What looks at an inline function itself is compiled anew with a mutant of a header.

@@ -30,6 +30,7 @@ TEST(rel_conn_init, is_at_rest)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 1000 * ms), 0u);
 	EXPECT_FALSE(side.polled());
 	EXPECT_TRUE(side.can_send());
+	EXPECT_EQ(side.conn.heard_ns, side.now) << "as if the peer had just said something";
 }
 
 TEST(rel_ring, without_one_nothing_is_sent_but_what_is_not_kept)
@@ -271,6 +272,23 @@ TEST(rel_ask, probes_until_something_is_heard)
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER);
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 5 * ms), 0u);
 	EXPECT_FALSE(side.polled());
+}
+
+TEST(rel_ask, begins_anew_each_time)
+{
+	Side side;
+
+	rel_ask(&side.conn, side.now);
+	for (int i = 0; i < 3; i++) {
+		EXPECT_TRUE(side.polled());
+		side.run_timeout();
+	}
+	side.take(side.peer_ack(side.start()));
+	side.now += 50 * ms;
+	rel_ask(&side.conn, side.now);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now + 1 * ms), 1 * ms) << "of that question";
+	EXPECT_TRUE(side.polled());
+	EXPECT_EQ(side.next_timeout() - side.now, 10 * ms) << "and its own pauses";
 }
 
 TEST(rel_ask, nothing_more_if_an_answer_is_awaited_anyway)

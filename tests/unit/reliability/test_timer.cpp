@@ -32,6 +32,25 @@ TEST(rel_handle_timeout, early_does_nothing)
 	EXPECT_FALSE(side.polled());
 }
 
+// An owner that has not sent yet what it should would else be called again and again.
+TEST(rel_handle_timeout, what_has_run_out_is_waited_for_no_more)
+{
+	Side acking, asking;
+
+	acking.take(acking.peer_packet(acking.peer_start()));
+	EXPECT_EQ(acking.next_timeout(), acking.conn.timer_ns[REL_TIMER_ACK]);
+	acking.run_timeout();
+	EXPECT_EQ(acking.next_timeout(), REL_TIME_NEVER);
+	EXPECT_TRUE(acking.polled());
+
+	rel_ask(&asking.conn, asking.now);
+	EXPECT_TRUE(asking.polled());
+	EXPECT_EQ(asking.next_timeout(), asking.conn.timer_ns[REL_TIMER_PROBE]);
+	asking.run_timeout();
+	EXPECT_EQ(asking.next_timeout(), REL_TIME_NEVER);
+	EXPECT_TRUE(asking.polled());
+}
+
 TEST(rel_handle_timeout, without_any)
 {
 	Side side;
