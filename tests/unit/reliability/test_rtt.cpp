@@ -27,6 +27,18 @@ TEST(rel_rtt_sample, first_one)
 	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (800 * us) + 200 * us);
 }
 
+TEST(rel_rtt_sample, takes_the_least_anew_once)
+{
+	Side side;
+
+	rel_rtt_sample(&side.conn, 100 * us);
+	side.conn.rtt.min_old = true;
+	rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(side.conn.rtt.min_ns, 800 * us);
+	rel_rtt_sample(&side.conn, 900 * us);
+	EXPECT_EQ(side.conn.rtt.min_ns, 800 * us);
+}
+
 TEST(rel_rtt_sample, later_ones)
 {
 	Side side;
