@@ -15,6 +15,7 @@ namespace sys = ibrelk::system;
 
 extern "C" int ibrelk_device_open(const char *path, struct ibrelk_device **device) noexcept
 {
+	const sys::KeepErrno keep; // new, too
 	int fd = sys::open(path ? path : IBRELK_DEVICE_PATH);
 
 	if (fd < 0)

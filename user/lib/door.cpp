@@ -102,6 +102,7 @@ int Door::submit(const ibrelk_command *commands, std::uint32_t count) noexcept
 
 int Door::submit_uring(const ibrelk_command *commands, std::uint32_t count) noexcept
 {
+	const sys::KeepErrno keep; // liburing's inline functions, too
 	std::scoped_lock guard(uring_lock_);
 	::io_uring_sqe *sqe = broken_ ? nullptr : ::io_uring_get_sqe(&uring_);
 

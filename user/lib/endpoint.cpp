@@ -90,6 +90,8 @@ std::uint32_t drain(ibrelk_ring *ring, ibrelk_completion_handler handler, void *
 extern "C" int ibrelk_endpoint_open(const struct ibrelk_device *device,
 	const struct ibrelk_endpoint_options *options, struct ibrelk_endpoint **endpoint) noexcept
 {
+	const sys::KeepErrno keep; // new, too
+
 	if (!options->send_ring || !is_zero(options->reserved))
 		return -EINVAL;
 

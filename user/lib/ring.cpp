@@ -72,6 +72,7 @@ bool spin(const ibrelk_ring *ring, std::uint32_t count, std::uint64_t until_ns) 
 
 int ibrelk::ring_map(int fd, std::size_t map_bytes, ibrelk_ring **ring) noexcept
 {
+	const sys::KeepErrno keep; // new, too
 	int error = -EPROTO;
 
 	if (map_bytes < sizeof(ibrelk_ring_header))

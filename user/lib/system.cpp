@@ -16,6 +16,7 @@ namespace ibrelk::system
 
 int open(const char *path) noexcept
 {
+	const KeepErrno keep;
 	int fd = ::open(path, O_RDWR | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
@@ -23,11 +24,14 @@ int open(const char *path) noexcept
 
 void close(int fd) noexcept
 {
+	const KeepErrno keep;
+
 	::close(fd);
 }
 
 int ioctl(int fd, unsigned long request, void *argument) noexcept
 {
+	const KeepErrno keep;
 	int value = ::ioctl(fd, request, argument);
 
 	return value < 0 ? -errno : value;
@@ -35,6 +39,7 @@ int ioctl(int fd, unsigned long request, void *argument) noexcept
 
 void *map(int fd, std::size_t bytes, int *error) noexcept
 {
+	const KeepErrno keep;
 	void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (address == MAP_FAILED) {
@@ -46,6 +51,8 @@ void *map(int fd, std::size_t bytes, int *error) noexcept
 
 void unmap(void *address, std::size_t bytes) noexcept
 {
+	const KeepErrno keep;
+
 	::munmap(address, bytes);
 }
 
@@ -60,6 +67,7 @@ std::uint64_t now_ns() noexcept
 
 void sleep_ns(std::uint64_t time_ns) noexcept
 {
+	const KeepErrno keep;
 	timespec time{
 		static_cast<time_t>(time_ns / 1'000'000'000u), static_cast<long>(time_ns % 1'000'000'000u)};
 
@@ -68,6 +76,7 @@ void sleep_ns(std::uint64_t time_ns) noexcept
 
 int poll(int fd, short events, std::uint64_t timeout_ns) noexcept
 {
+	const KeepErrno keep;
 	const timespec limit{static_cast<time_t>(timeout_ns / 1'000'000'000u),
 		static_cast<long>(timeout_ns % 1'000'000'000u)};
 	pollfd entry{fd, events, 0};
@@ -78,21 +87,29 @@ int poll(int fd, short events, std::uint64_t timeout_ns) noexcept
 
 int uring_init(unsigned entries, ::io_uring *ring) noexcept
 {
+	const KeepErrno keep;
+
 	return ::io_uring_queue_init(entries, ring, 0);
 }
 
 void uring_exit(::io_uring *ring) noexcept
 {
+	const KeepErrno keep;
+
 	::io_uring_queue_exit(ring);
 }
 
 int uring_submit(::io_uring *ring) noexcept
 {
+	const KeepErrno keep;
+
 	return ::io_uring_submit(ring);
 }
 
 int uring_wait(::io_uring *ring, ::io_uring_cqe **cqe) noexcept
 {
+	const KeepErrno keep;
+
 	return ::io_uring_wait_cqe(ring, cqe);
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The system calls that the library makes, all of them and nothing else, each returning a negative errno
-// instead of setting errno. They stand apart so that a unit test can bring its own system.cpp and with it a
+// The system calls that the library makes, all of them and nothing else, each returning a negative errno and
+// leaving errno as it was. They stand apart so that a unit test can bring its own system.cpp and with it a
 // device that does not exist.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +13,24 @@
 
 namespace ibrelk::system
 {
+
+/// Puts errno back when it goes: what libc does is nothing that our callers asked for.
+class KeepErrno
+{
+public:
+	KeepErrno() noexcept : kept_(errno)
+	{
+	}
+	~KeepErrno()
+	{
+		errno = kept_;
+	}
+	KeepErrno(const KeepErrno &) = delete;
+	KeepErrno &operator=(const KeepErrno &) = delete;
+
+private:
+	int kept_;
+};
 
 int open(const char *path) noexcept;
 void close(int fd) noexcept;

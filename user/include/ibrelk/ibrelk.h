@@ -11,7 +11,7 @@
  *   3. submits sends and receives, and takes their completions from the ring.
  *
  * Conventions, unless a function says otherwise:
- *   - Functions that return int return 0 or a count, or a negative errno; errno itself is not touched.
+ *   - Functions that return int return 0 or a count, or a negative errno; errno itself stays as it was.
  *     ibrelk_error_text() says what an error means and what to do about it.
  *   - A buffer named in a command belongs to the kernel from its submission to its completion.
  *   - An endpoint may be used by several threads at once. A ring has one consumer at a time: peek,
