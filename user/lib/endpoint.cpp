@@ -73,14 +73,16 @@ int submit_one(ibrelk_endpoint *endpoint, const ibrelk_command &command)
 	return accepted == 1 ? 0 : -EAGAIN;
 }
 
-// Hands what is in the ring to the handler; returns how many.
+// Hands what is in the ring to the handler; returns how many. No more than fit in it: they may come as fast
+// as they are handled.
 std::uint32_t drain(ibrelk_ring *ring, ibrelk_completion_handler handler, void *context)
 {
 	std::uint32_t run = 0;
 	std::uint32_t total = 0;
 
 	// The copy lets the handler submit and poll as it likes.
-	for (ibrelk_completion completion; (run = ibrelk_ring_poll(ring, &completion, 1)) != 0; total += run)
+	for (ibrelk_completion completion;
+		total <= ring->mask && (run = ibrelk_ring_poll(ring, &completion, 1)) != 0; total += run)
 		handler(context, &completion);
 	return total;
 }
@@ -199,6 +201,7 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 	std::uint64_t pause_ns = look_again_min_ns;
 	std::uint32_t done = 0;
 	bool stalled = false;
+	bool late = false;
 
 	if (count == 0 || (ring && !handler))
 		return -EINVAL;
@@ -214,15 +217,20 @@ extern "C" int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint,
 			pause_ns = look_again_min_ns;
 			stalled = false;
 		}
-		if (ring && drain(ring, handler, context) > 0)
-			continue;
+
+		const bool drained = ring && drain(ring, handler, context) > 0;
+
 		if (accepted > 0)
 			continue;
 
 		const std::uint64_t waited_ns = sys::now_ns() - start_ns;
 
-		if (waited_ns >= timeout_ns)
+		// What was taken from the ring may have made room: that is tried once more, and once only.
+		if (waited_ns >= timeout_ns && (late || !drained))
 			return done ? static_cast<int>(done) : -ETIMEDOUT;
+		late = waited_ns >= timeout_ns;
+		if (drained)
+			continue;
 		pause_ns = std::min(pause_ns, timeout_ns - waited_ns);
 		if (ring) {
 			const ibrelk_wait_options wait{1, 0, pause_ns, 0, 0};

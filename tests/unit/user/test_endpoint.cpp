@@ -218,6 +218,52 @@ TEST_F(EndpointTest, submit_all__time_runs_out)
 	fake::release_sends(100);
 }
 
+// Each completion that is handled leads to the next one, and none makes room.
+TEST_F(EndpointTest, submit_all__time_runs_out_while_completions_keep_coming)
+{
+	fake::behaviour().sends_max = 4;
+	fake::behaviour().hold_sends = true;
+
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::vector<ibrelk::Command> sends(6, ibrelk_command_send(peer, nullptr, 0, 1, 0));
+	const ibrelk::Command nop{};
+	std::uint32_t handled = 0;
+	auto again = [&](const ibrelk::Completion &) {
+		handled++;
+		EXPECT_EQ(*b.submit({&nop, 1}), 1u);
+	};
+
+	EXPECT_EQ(*a.submit(sends), 4u);
+	EXPECT_EQ(*b.submit({&nop, 1}), 1u);
+	EXPECT_EQ(a.submit_all(sends, *ring, again, 5ms).error(), ETIMEDOUT);
+	EXPECT_GT(handled, 256u);
+	fake::release_sends(100);
+	ring->drain([](const auto &) {});
+}
+
+// No time to wait, but room as soon as the ring has been read.
+TEST_F(EndpointTest, submit_all__tries_once_more_after_making_room)
+{
+	fake::behaviour().sends_max = 4;
+	fake::behaviour().hold_sends = true;
+
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::vector<ibrelk::Command> sends(4, ibrelk_command_send(peer, nullptr, 0, 1, 0));
+	const ibrelk::Command nop{};
+
+	EXPECT_EQ(*a.submit(sends), 4u);
+	EXPECT_EQ(*b.submit({&nop, 1}), 1u);
+	EXPECT_EQ(*a.submit_all(
+			  sends, *ring, [](const ibrelk::Completion &) { fake::release_sends(100); }, 0ms),
+		4u);
+	fake::release_sends(100);
+	ring->drain([](const auto &) {});
+}
+
 TEST_F(EndpointTest, wait_room__sleeps_until_a_send_is_over)
 {
 	fake::behaviour().sends_max = 4;
