@@ -47,6 +47,9 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_ENDPOINT_CREATE, EPERM,
 		"native modes may lose messages and are not allowed on this node: load the module with "
 		"allow_native=1"},
+	{IBRELK_CALL_ENDPOINT_CREATE, EBADF,
+		"a ring of the endpoint was made by another user, or has been closed: make it in this "
+		"process"},
 	{IBRELK_CALL_ENDPOINT_CREATE, EADDRINUSE,
 		"the endpoint number is taken by another endpoint of this node"},
 	{IBRELK_CALL_ENDPOINT_CREATE, EADDRNOTAVAIL,
@@ -64,14 +67,26 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_PEER, ENOSPC, "too many peers"},
 
 	{IBRELK_CALL_SUBMIT, EINVAL,
-		"a command is wrong (opcode, level, flags, length, or members that it does not use)"},
+		"a command is wrong (opcode, level, flags, length, or members that it does not use; ibrelk "
+		"query "
+		"shows the longest message)"},
 	{IBRELK_CALL_SUBMIT, ENOENT, "no such peer handle"},
 	{IBRELK_CALL_SUBMIT, EFAULT, "a command's buffer is not in the process's memory"},
-	{IBRELK_CALL_SUBMIT, EMSGSIZE, "the message is longer than the module allows (ibrelk query)"},
 	{IBRELK_CALL_SUBMIT, EOPNOTSUPP, "this version of the module does not know that command"},
 	{IBRELK_CALL_SUBMIT, EAGAIN, "nothing fits now: take completions first"},
 	{IBRELK_CALL_SUBMIT, ETIMEDOUT, "no room for a command came up in time"},
-	{IBRELK_CALL_SUBMIT, ENODEV, "the RDMA device of the endpoint is gone"},
+	{IBRELK_CALL_SUBMIT, ENOMEM,
+		"out of memory, or the buffer cannot be pinned and bounce memory is used up: raise the limit "
+		"of locked memory (ulimit -l), or the module parameter bounce_max_mib"},
+	{IBRELK_CALL_SUBMIT, ENODEV,
+		"no usable RDMA port, or none that has the endpoint's mode (ibrelk show ports says why)"},
+	{IBRELK_CALL_SUBMIT, EADDRNOTAVAIL,
+		"the endpoint's own address is gone: give it back to the interface (ibrelk show ports), or "
+		"make another endpoint"},
+	{IBRELK_CALL_SUBMIT, ENETUNREACH,
+		"no RDMA port of this node has a way to that address: look at ip route get, and at ibrelk "
+		"show "
+		"ports"},
 	{IBRELK_CALL_SUBMIT, EHOSTUNREACH,
 		"RC and UC do not connect an address with itself: load the module with loopback=1, or use "
 		"UD"},

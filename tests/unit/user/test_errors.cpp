@@ -19,6 +19,9 @@ TEST(errors, say_what_to_do)
 		std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_OPEN, EACCES).find("group rdma"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_ENDPOINT_CREATE, EPERM).find("allow_native=1"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_SUBMIT, ENETUNREACH).find("ip route get"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_SUBMIT, EADDRNOTAVAIL).find("own address"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_SUBMIT, ENOMEM).find("ulimit -l"), std::string_view::npos);
 }
 
 TEST(errors, depend_on_the_call)

@@ -345,7 +345,7 @@ struct ibrelk_endpoint_options {
  *         -EINVAL (mode, door, limits, reserved members, no ring, or IBRELK_DOOR has no known value),
  *         -EPERM (native modes are not allowed on this node), -EADDRINUSE (endpoint number taken),
  *         -EADDRNOTAVAIL (no usable port has that GID), -ENODEV (no usable port for the mode),
- *         -EMFILE, -ENFILE, -ENOMEM,
+ *         -EBADF (a ring was made by another user), -EMFILE, -ENFILE, -ENOMEM,
  *         -ENOTSUP (io_uring was forced and does not work here)
  */
 int ibrelk_endpoint_open(const struct ibrelk_device *device, const struct ibrelk_endpoint_options *options,
@@ -403,8 +403,12 @@ int ibrelk_endpoint_peer_query(
  *         completes exactly once (or not at all if it has IBRELK_CMD_NO_SUCCESS and succeeds).
  *         A wrong command ends the batch before it; if it is the first:
  *         -EINVAL (opcode, level, flags, members that the opcode does not use, length above message_max,
- *         count), -ENOENT (no such peer handle), -EFAULT (a bad pointer), -EOPNOTSUPP (opcode of a later
- *         version), -ENOMEM, -ENODEV (the endpoint's device is gone)
+ *         count), -ENOENT (no such peer handle), -EFAULT (a bad pointer), -EOPNOTSUPP (opcode or flag of a
+ *         later version), -ENOMEM (also: the buffer cannot be pinned, and bounce memory is used up);
+ *         for a send also -ENETUNREACH (no route to the peer by an RDMA port), -EHOSTUNREACH (RC or UC
+ *         to the very address that it goes out by, without loopback), -EADDRNOTAVAIL (the endpoint's own
+ *         address is gone), -ENODEV (no usable port, or none that has the mode). -EINTR if the process is
+ *         being killed; -EIO if the endpoint's io_uring broke
  *
  * Thread safe; does not allocate. Nothing is retried.
  */
