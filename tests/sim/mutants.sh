@@ -59,4 +59,8 @@ wrap-ring | ring\|completion\|progress\|hang | wrap=20 ring=8 messages=200 | rin
 wrap-work | envelope\|bytes\|order\|match\|damage\|twice\|memory\|progress | wrap=50 wr_max=40 modes=32 | transport/verbs.c | s/rounddown_pow_of_two//
 answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | path.c | s/rel_ask\(&path->rel, path->now\)/(void)0/
 closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
+lane-kept | memory\|Segmentation\|progress\|order\|WARN | modes=128 auto_uc_rate=1 auto_uc_idle_ms=20 qp_errors=4 | lane.c | s/\tlane->qp = NULL;\n//
+lane-running | memory\|Segmentation\|lock\|timer\|reference | modes=128 auto_uc_rate=1 auto_uc_idle_ms=10 work_us=10000 restarts=3 faults_ms=400 | path.c | s/\tcancel_work_sync\(&path->lane.work\);\n//
+ring-in-use | memory\|Segmentation\|progress\|WARN | late=5000 loss=300000 modes=32 | reliability/conn.c | s/\tif \(conn->sender.in_flight\)\n\t\treturn false;\n//
+share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/share = share < SHARE_MIN \? SHARE_MIN : /share = share < 64 ? 0 : /
 TABLE
