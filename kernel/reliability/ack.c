@@ -120,6 +120,7 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	u32 last = ack - 1;	/* the largest number that this ACK is about */
 	struct rel_bits acked;
 	u32 oldest, newest;
+	bool sampled = false;
 	u64 rtt_ns;
 
 	if (rel_bits_any(sack))
@@ -159,8 +160,8 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 		 */
 		if (delay_us < DELAY_MAX_US && delay_us * 1000ull < rtt_ns) {
 			rel_rtt_sample(conn, rtt_ns - delay_us * 1000ull);
-			conn->congestion.ops->sample(conn, conn->rtt.latest_ns);
 			conn->rtt.round_end = sender->next;
+			sampled = true;
 		}
 	}
 	if (rel_seq_before(oldest, loss->newest))
@@ -178,4 +179,6 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 		sender->asking = false;
 	rel_send_advance(sender);
 	rel_loss_handle_acked(conn, now);
+	if (sampled)
+		conn->congestion.ops->sample(conn, conn->rtt.latest_ns);
 }

@@ -178,7 +178,7 @@ struct rel_loss {
  * @window_pkts: the window in whole packets, at least 1
  * @window_half: half of it, rounded up
  * @limited: since the last sample, something had to wait for the window
- * @lost: packets that RACK has declared lost since then
+ * @lost: packets that RACK or the tail probe have declared lost since then
  * @round: next number to be sent, then
  * @window: in 1/256 packets
  * @window_max: the configured one, packets

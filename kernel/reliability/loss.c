@@ -63,7 +63,7 @@ void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 		timers_disarm(conn);
 		conn->loss.silent = false;	/* the repeats ask */
 	}
-	if (cause == REL_LOST_RACK)
+	if (cause == REL_LOST_RACK || cause == REL_LOST_PROBE)
 		conn->congestion.lost++;
 	conn->stats.lost[cause]++;
 	conn->ops->lost(conn, cookie, cause);
@@ -120,10 +120,10 @@ static void declared_wrongly(struct rel_conn *conn, u32 number, enum rel_cause c
 	struct rel_loss *loss = &conn->loss;
 
 	conn->stats.spurious++;
+	if (conn->congestion.lost && (cause == REL_LOST_RACK || cause == REL_LOST_PROBE))
+		conn->congestion.lost--;
 	if (cause != REL_LOST_RACK)
 		return;
-	if (conn->congestion.lost)
-		conn->congestion.lost--;
 	loss->reordered = true;
 	loss->window_keep = KEEP_RECOVERIES;
 	if (rel_seq_before(number, loss->round_end))

@@ -301,15 +301,59 @@ TEST(rel_congestion_delay, counts_what_rack_declares_and_takes_back_what_was_wro
 	grown(side, 16);
 	side.send_many(8);
 	side.now += 50 * us;
-	wire_header ack = side.peer_ack(side.conn.sender.next - 8);
 
-	ack.sack[0] = cpu_to_le64(0x7f); // all but the first
-	side.take(ack);
+	const u32 next = side.conn.sender.next;
+
+	side.take(side.peer_ack(next - 7));
+	side.take(side.peer_ack(next - 7, {0, 1, 2, 3, 4, 5})); // all but one, in the same round trip
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 1u);
 	EXPECT_EQ(side.conn.congestion.lost, 1u);
-	side.take(side.peer_ack(side.conn.sender.next));
+	side.take(side.peer_ack(next));
 	EXPECT_EQ(side.conn.stats.spurious, 1u);
 	EXPECT_EQ(side.conn.congestion.lost, 0u);
+}
+
+// With a window of a packet or two nothing comes after a loss by which RACK would find it.
+TEST(rel_congestion_delay, counts_what_the_tail_probe_repeats_and_takes_back_what_was_wrong)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.send_many(1);
+	side.run_timeout();
+	ASSERT_EQ(side.conn.stats.lost[REL_LOST_PROBE], 1u);
+	EXPECT_EQ(side.conn.congestion.lost, 1u);
+	side.take(side.peer_ack(side.conn.sender.next)); // before it is repeated
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_EQ(side.conn.congestion.lost, 0u);
+	EXPECT_FALSE(side.conn.loss.reordered) << "which is no reordering";
+}
+
+TEST(rel_congestion_delay, does_not_count_what_a_new_queue_pair_loses)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.send_many(3);
+	side.conn.congestion.lost = 1;
+	rel_conn_requeue(&side.conn, side.now);
+	EXPECT_EQ(side.conn.congestion.lost, 1u);
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.conn.stats.spurious, 3u);
+	EXPECT_EQ(side.conn.congestion.lost, 1u);
+}
+
+// So that the repeats are sent by the window that fits.
+TEST(rel_congestion_delay, an_ack_that_tells_of_losses_and_of_the_round_trip_counts_at_once)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.send_many(16);
+	side.now += 50 * us;
+	side.take(side.peer_ack(side.conn.sender.next - 16, {11, 12, 13, 14}));
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 12u);
+	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
 }
 
 TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
