@@ -15,9 +15,10 @@
  *    same code runs on adapters that need 2 us and on emulated ones that need 300.
  *  - The round trip is taken once for each (rtt.c), so the window is thought about once for each, which also
  *    bounds decreases to one a round trip; nothing is spent on the other packets.
- *  - Delay alone neither takes away what may be sent before anything is known, nor keeps it from coming back. Without timestamps by the adapter,
- *    a processor that is busy with something else looks the same as a queue, and a few packets for each sender are
- *    a queue that most switches can bear. What they cannot bear they drop.
+ *  - Delay alone neither takes away what may be sent before anything is known, nor keeps it from coming back.
+ *    Without timestamps by the adapter, a processor that is busy with something else looks the same as a queue, and
+ *    a few packets for each sender are a queue that most switches can bear. What they cannot bear they drop: then it
+ *    is known that the delay is a queue's, and for some round trips the window comes back only while there is none.
  *  - Loss alone is not congestion: bits are lost on cables, too, and repeating is cheap here. It counts if the
  *    delay says the same, or if more is lost than any sane cable loses (as in BBRv2: Cardwell et al., IETF 105).
  */
@@ -26,6 +27,7 @@
 #define ONE_PKT		REL_CONGESTION_PKT
 #define WINDOW_MIN	(ONE_PKT / 64)	/* one every 64 round trips: at 10 Gb/s enough for 10000 senders */
 #define WINDOW_FIRST	(8 * ONE_PKT)	/* in the first round trip, and after a pause: any eager message */
+#define WARY_ROUNDS	64		/* after a cut by loss; of 1 packet in 1000, every other is wary at most */
 #define SCALE_MAX	4		/* small windows: the target is at most so many times farther away */
 #define DECREASE_MAX	2		/* at most to 1/2 (Swift's max_mdf) */
 #define LOST_FREE	2		/* packets lost in a round trip without saying anything ... */
@@ -103,9 +105,12 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	u32 sent = conn->sender.next - congestion->round;
 	u32 lost = congestion->lost;
 	u32 least = window - window / DECREASE_MAX;
+	bool wary = congestion->wary;
 	u64 target;
 	bool late;
 
+	if (wary)
+		congestion->wary--;
 	if (!lost && !congestion->limited && window <= WINDOW_FIRST)
 		goto out;			/* question and answer: nothing to think about */
 	target = target_ns(conn);
@@ -113,6 +118,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	if (lost > LOST_FREE + sent / LOST_SHARE || (lost && late)) {
 		/* What got through is what the path bears. */
 		window = min(least, max(window * (sent - min(lost, sent)) / max(sent, 1u), ONE_PKT));
+		congestion->wary = WARY_ROUNDS;
 	} else if (late && window > WINDOW_FIRST) {
 		/* By 0.8 of the part of the delay that is too much (Swift's beta). */
 		u32 excess = (sample_ns - (u32)target) / (sample_ns / 1024 + 1);
@@ -120,11 +126,15 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 		window = max3(window - window * (excess * 4 / 5) / 1024, least, WINDOW_FIRST);
 	} else if (!congestion->limited) {
 		goto out;			/* what was not used cannot be said to be too little */
+	} else if (late && wary) {
+		goto out;			/* of the queue that has dropped something */
 	} else if (window < congestion->threshold) {
 		window += min(window, sent * ONE_PKT);
 	} else {
 		window += window < ONE_PKT ? window / 4 : ONE_PKT;
 	}
+	if (window > WINDOW_FIRST)
+		congestion->wary = 0;
 	if (window < congestion->window) {
 		congestion->threshold = window;
 		conn->stats.window_cuts++;

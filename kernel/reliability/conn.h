@@ -178,6 +178,7 @@ struct rel_loss {
  * @window_pkts: the window in whole packets, at least 1
  * @window_half: half of it, rounded up
  * @limited: since the last sample, something had to wait for the window
+ * @wary: round trips for which it does not grow while they are late
  * @lost: packets that RACK or the tail probe have declared lost since then
  * @round: next number to be sent, then
  * @window: in 1/256 packets
@@ -190,6 +191,7 @@ struct rel_congestion {
 	u16 window_pkts;
 	u16 window_half;
 	bool limited;
+	u8 wary;
 	u32 lost;
 	u32 round;
 	u32 window;

@@ -199,11 +199,75 @@ TEST(rel_congestion_delay, delay_alone_leaves_what_it_began_with)
 	for (int i = 0; i < 10; i++)
 		round_trip(side, 900 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+}
+
+TEST(rel_congestion_delay, delay_alone_does_not_keep_it_from_coming_back)
+{
+	Side side(config_delay());
+
+	grown(side, 4);
+	for (int i = 0; i < 3; i++)
+		round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 7 * pkt);
+}
+
+// A loss shows that it is a queue's.
+TEST(rel_congestion_delay, does_not_grow_while_it_is_late_after_a_loss)
+{
+	Side side(config_delay());
+
+	grown(side, 8);
 	side.conn.congestion.lost = 1;
 	round_trip(side, 900 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
-	round_trip(side, 900 * us);
+	for (int i = 0; i < 10; i++)
+		round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
+	round_trip(side, 60 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), 5 * pkt);
+}
+
+TEST(rel_congestion_delay, a_loss_counts_for_64_round_trips)
+{
+	Side side(config_delay());
+
+	grown(side, 8);
+	side.conn.congestion.lost = 1;
+	round_trip(side, 900 * us);
+	for (int i = 0; i < 64; i++)
+		round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 5 * pkt) << "then the delay is a processor's again";
+}
+
+TEST(rel_congestion_delay, a_loss_counts_until_the_window_is_above_what_it_began_with)
+{
+	Side side(config_delay());
+
+	grown(side, 7);
+	side.conn.congestion.wary = 64;
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	EXPECT_EQ(side.conn.congestion.wary, 63u);
+	round_trip(side, 60 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 9 * pkt);
+	EXPECT_EQ(side.conn.congestion.wary, 0u);
+}
+
+TEST(rel_congestion_delay, a_loss_that_leaves_much_makes_it_not_wary)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	side.conn.congestion.lost = 1;
+	round_trip(side, 900 * us);
+	EXPECT_EQ(rel_window_256(&side.conn), 20 * pkt);
+	EXPECT_EQ(side.conn.congestion.wary, 0u);
+	grown(side, 20);
+	side.conn.congestion.lost = 1;
+	round_trip(side, 60 * us);
+	EXPECT_EQ(side.conn.congestion.wary, 0u) << "nor one that says nothing";
 }
 
 TEST(rel_congestion_delay, does_not_double_after_it_has_shrunk)
@@ -354,6 +418,9 @@ TEST(rel_congestion_delay, an_ack_that_tells_of_losses_and_of_the_round_trip_cou
 	side.take(side.peer_ack(side.conn.sender.next - 16, {11, 12, 13, 14}));
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 12u);
 	EXPECT_EQ(rel_window_256(&side.conn), 4 * pkt);
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.conn.stats.spurious, 12u);
+	EXPECT_EQ(side.conn.congestion.lost, 0u) << "nothing to take back in this round trip";
 }
 
 TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
@@ -532,12 +599,12 @@ Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &c
 
 } // namespace
 
-// The goals are those for whole nodes: 0.90 of the bottleneck, and nobody takes 3 times as long as he would
-// at best. (What is sent before anybody can know of the others costs much if there is little after it.)
+// What is sent before anybody can know of the others costs the more the less there is after it. ibrelk-scale
+// looks at more and larger ones.
 TEST(rel_congestion_delay, incast_does_not_collapse)
 {
 	for (const auto &[senders, each, least] : {std::tuple{2u, 6400u, 0.95}, std::tuple{16u, 800u, 0.95},
-		     std::tuple{128u, 1000u, 0.8}, std::tuple{128u, 100u, 0.5}}) {
+		     std::tuple{128u, 1000u, 0.95}, std::tuple{128u, 100u, 0.85}}) {
 		const Incast result = incast(senders, each, 128, config_delay());
 
 		ASSERT_TRUE(result.done) << senders;
