@@ -22,6 +22,8 @@
 #define TARGET_US		100	/* of delay by queues: 125 kB at 10 Gb/s */
 #define TARGET_SOFTWARE_US	50000	/* ... and by processors that do something else, for some turns of theirs */
 #define TARGET_MAX_US		100000
+#define RTO_MIN_US		4000	/* a node under load answers late */
+#define RTO_MIN_ETHERNET_US	1000	/* ... but where queues drop packets, waiting is dearer than asking in vain */
 #define PATH_LOOKS		1024	/* flows looked at while the lock is held */
 #define PATHS_MAX		(64u << 10)
 #define PATH_IDLE_S		30	/* after which a path that nobody uses is removed, at most twice this */
@@ -70,9 +72,9 @@ static unsigned int peer_timeout_ms = 30000;
 module_param(peer_timeout_ms, uint, 0644);
 MODULE_PARM_DESC(peer_timeout_ms, "silence after which a peer that owes an answer is given up, ms");
 
-static unsigned int rto_min_us = 4000;
+static unsigned int rto_min_us;
 module_param(rto_min_us, uint, 0644);
-MODULE_PARM_DESC(rto_min_us, "lower bound of the retransmission time-out, us (new connections)");
+MODULE_PARM_DESC(rto_min_us, "lower bound of the retransmission time-out, us; 0: by the fabric (new connections)");
 
 u8 ibr_instance[16];
 struct workqueue_struct *ibr_wq;
@@ -448,6 +450,15 @@ static void path_set_congestion(const struct ibr_path *path, struct rel_config *
 	config->target_us = target ?: path->fabric == IBR_FABRIC_SOFTWARE ? TARGET_SOFTWARE_US : TARGET_US;
 }
 
+static u32 path_rto_min_us(const struct ibr_path *path)
+{
+	u32 rto_min = READ_ONCE(rto_min_us);
+
+	if (!rto_min)
+		rto_min = path->fabric == IBR_FABRIC_ETHERNET ? RTO_MIN_ETHERNET_US : RTO_MIN_US;
+	return clamp(rto_min, 100u, 1000000u);
+}
+
 static void path_start_life(struct ibr_path *path, const struct ibr_remote *remote)
 {
 	struct rel_config config = {
@@ -461,7 +472,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 		.ack_every_pkts = 24,
 		.ack_delay_us = 200,
 		.rto_initial_us = 20000,
-		.rto_min_us = clamp(READ_ONCE(rto_min_us), 100u, 1000000u),
+		.rto_min_us = path_rto_min_us(path),
 		.rto_max_us = 1000000,
 		.seed = path->hash_seed,
 	};
