@@ -10,7 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab \
-	check-long bench bench-full sim fuzz coverage mutation lab install format lint clean
+	check-long bench bench-full sim fuzz scale coverage mutation lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,9 @@ N ?= 1000
 HOURS ?= 0
 sim: user ## simulate N runs from SEED on, for HOURS: make sim SEED=7 N=100000 HOURS=2
 	@$(BUILD)/tests/sim/ibrelk-sim --seed $(SEED) --runs $(N) --hours $(HOURS)
+
+scale: user ## engines of up to 100,000 nodes, incast, loss: table, CSV and plots in build/scale/ (8 GiB)
+	@tests/sim/scale/run.sh
 
 SECONDS ?= 600
 fuzz: deps ## run each fuzzer for SECONDS, two at once: make fuzz SECONDS=1800

@@ -101,6 +101,7 @@ part_sim()
 	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-900}"
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
+	counted "the engine at scale" "$build/tests/sim/scale/ibrelk-scale" --check
 	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-900}"
 	sums
 }
