@@ -162,12 +162,38 @@ void Cluster::packet_post(Conn &conn, const wire_header &header, u32 message, u3
 	network_.post(conn.host, conn.number, index, now);
 }
 
+// The memory of what is in flight, for those that have something to send.
+void Cluster::ring_give(Conn &conn)
+{
+	u32 message, segment;
+
+	if (conn.ring || !packet_next(conn, message, segment))
+		return;
+	if (rings_.empty()) {
+		conn.ring = std::make_unique<rel_sent[]>(REL_SPAN_MAX);
+	} else {
+		conn.ring = std::move(rings_.back());
+		rings_.pop_back();
+	}
+	rel_ring_give(&conn.rel, conn.ring.get());
+}
+
+// At once, where the module waits for some seconds, which are longer than a run.
+void Cluster::ring_drop(Conn &conn)
+{
+	u32 message, segment;
+
+	if (conn.ring && !packet_next(conn, message, segment) && rel_ring_drop(&conn.rel))
+		rings_.push_back(std::move(conn.ring));
+}
+
 // As ibr_path_drive_locked() of drive.c.
 void Cluster::drive(Conn &conn)
 {
 	wire_header header{};
 	u32 message, segment;
 
+	ring_give(conn);
 	while (packet_next(conn, message, segment) && rel_can_send(&conn.rel, REL_RELIABLE, now)) {
 		u32 next_message, next_segment;
 
@@ -183,6 +209,8 @@ void Cluster::drive(Conn &conn)
 	}
 	while (rel_poll_control(&conn.rel, now, &header))
 		packet_post(conn, header, none, 0);
+
+	ring_drop(conn);
 
 	const u64 at = rel_next_timeout(&conn.rel);
 
@@ -323,7 +351,7 @@ void Cluster::rest_check()
 
 u64 Cluster::conn_bytes()
 {
-	constexpr u64 beside = 256; // queue pair, messages, packets under way, samples
+	constexpr u64 beside = 768; // queue pair, messages, packets under way, samples, and some have a ring
 
 	return sizeof(Conn) + beside;
 }

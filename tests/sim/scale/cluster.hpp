@@ -10,8 +10,10 @@
 #include "network.hpp"
 
 #include <deque>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace scale
 {
@@ -120,6 +122,7 @@ public:
 private:
 	struct Conn {
 		rel_conn rel; // the first member, so that the callbacks find the rest
+		std::unique_ptr<rel_sent[]> ring;
 		Cluster *cluster;
 		u32 number;
 		u32 host;
@@ -144,6 +147,7 @@ private:
 	Network network_;
 	Random random_;
 	std::deque<Conn> conns_;
+	std::vector<std::unique_ptr<rel_sent[]>> rings_; // that nobody uses
 	Pool<Message> messages_;
 	Pool<Repeat> repeats_;
 	Workload *workload_ = nullptr;
@@ -159,6 +163,8 @@ private:
 	void message_queue(Conn &conn, u32 index);
 	bool packet_next(Conn &conn, u32 &message, u32 &segment);
 	void packet_post(Conn &conn, const wire_header &header, u32 message, u32 segment);
+	void ring_give(Conn &conn);
+	void ring_drop(Conn &conn);
 	void drive(Conn &conn);
 	void receive(u32 packet);
 	void segment_take(u32 message, u32 segment);
