@@ -243,9 +243,10 @@ TEST_F(LabTest, crash__ends_jobs_and_boot_begins_anew)
 
 TEST_F(LabTest, panic__is_noticed)
 {
-	const lab::Job job = cluster->start(1, "sleep 1; echo c >/proc/sysrq-trigger");
-	EXPECT_THAT(message_of<lab::Error>([] { cluster->run(1, "sleep 1000", Duration(60)); }),
-		HasSubstr("went down"));
+	lab::Job sleeper = cluster->start(1, "echo asleep; exec sleep 1000");
+	sleeper.wait_for_output("asleep", Duration(60));
+	const lab::Job trigger = cluster->start(1, "echo c >/proc/sysrq-trigger");
+	EXPECT_THAT(message_of<lab::Error>([&] { sleeper.wait(Duration(60)); }), HasSubstr("went down"));
 	EXPECT_THAT(cluster->check(), testing::AllOf(HasSubstr("Kernel panic"), HasSubstr("node 1 died")));
 	cluster->reboot(1);
 	cluster->run_ok(1, "ping -c 1 10.1.0.2");
