@@ -86,6 +86,21 @@ void ClusterTest::TearDown()
 			fmt::print("--- node {}:\n{}\n", node,
 				lab.run(node, built("user/tools/ibrelk") + " show; dmesg | tail -n 20")
 					.output);
+		restore();
+	}
+}
+
+// What a failed test has left: a link that is down, no device, no module or one with other parameters,
+// programs that hang. All of that ends with the node.
+void ClusterTest::restore()
+{
+	Lab &lab = the_lab();
+
+	server_.reset();
+	for (int node = 1; node <= lab.nodes(); node++) {
+		lab.link_up(node);
+		lab.reboot(node);
+		load_module(node);
 	}
 }
 

@@ -2,7 +2,8 @@
 //
 // What all tests on the two-node cluster share: one lab for the whole run, with the module loaded on
 // both nodes, and short ways to move verified traffic between them. Every test starts on a cluster
-// without faults, and every test fails if a kernel complains.
+// without faults, and every test fails if a kernel complains. After one that failed the nodes are booted
+// anew.
 #pragma once
 
 #include <memory>
@@ -44,6 +45,8 @@ class ClusterTest : public ::testing::Test
 protected:
 	void SetUp() override;
 	void TearDown() override;
+	/// Both nodes as they were before the first test.
+	static void restore();
 
 	/// An ibrelk-perf server for all modes on node 2, started when it is first needed.
 	static void need_server();
