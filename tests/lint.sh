@@ -85,7 +85,7 @@ run_mutants()
 	local found=0
 	"$root/tests/fuzz/mutants.sh" --apply || found=1
 	"$root/tests/sim/mutants.sh" --apply || found=1
-	"$root/tests/mutation/mutate.py" --list >/dev/null || found=1
+	"$root/tests/deps.sh" python3 && "$root/tests/mutation/mutate.py" --list >/dev/null || found=1
 	return "$found"
 }
 
