@@ -4,6 +4,7 @@
 #include "cluster.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <regex>
 
@@ -17,6 +18,21 @@ namespace
 
 std::unique_ptr<Lab> lab_;
 std::optional<lab::Job> server_;
+
+std::string show(int node, const std::string &what)
+{
+	return the_lab().run_ok(node, built("user/tools/ibrelk") + " show " + what + " --json");
+}
+
+long sum_of(const std::string &json, const std::string &name)
+{
+	const std::regex pattern("\"" + name + "\": *([0-9]+)");
+	long sum = 0;
+
+	for (std::sregex_iterator it(json.begin(), json.end(), pattern), end; it != end; ++it)
+		sum += std::stol((*it)[1]);
+	return sum;
+}
 
 } // namespace
 
@@ -136,16 +152,68 @@ std::string ClusterTest::perf(const std::string &arguments, double limit_s)
 	return result.output;
 }
 
-long ClusterTest::counter(int node, const std::string &name, const std::string &what)
+long ClusterTest::counter(int node, const std::string &name, const std::string &mode)
 {
-	const std::string json =
-		the_lab().run_ok(node, built("user/tools/ibrelk") + " show " + what + " --json");
-	const std::regex pattern("\"" + name + "\": *([0-9]+)");
+	const std::string json = show(node, "paths");
+
+	if (mode.empty())
+		return sum_of(json, name);
+
+	const std::regex wanted(
+		"\"remote\": *\"" + Lab::address(3 - node) + "\",.*\"mode\": *\"" + mode + "\"");
 	long sum = 0;
 
-	for (std::sregex_iterator it(json.begin(), json.end(), pattern), end; it != end; ++it)
-		sum += std::stol((*it)[1]);
+	/* Each path begins with its own address. */
+	for (std::size_t at = json.find("\"local\""), next; at != std::string::npos; at = next) {
+		next = json.find("\"local\"", at + 1);
+		const std::string path = json.substr(at, next - at);
+
+		if (std::regex_search(path, wanted))
+			sum += sum_of(path, name);
+	}
 	return sum;
+}
+
+Growth ClusterTest::growth(int node, const std::string &name, const std::string &mode)
+{
+	return {fmt::format("{} of node {} ({})", name, node, mode), [=] {
+			return counter(node, name, mode);
+		}};
+}
+
+long ClusterTest::port_counter(int node, const std::string &name)
+{
+	return sum_of(show(node, "ports"), name);
+}
+
+Growth::Growth(std::string name, std::function<long()> read) :
+	name_(std::move(name)), read_(std::move(read)), base_(read_())
+{
+}
+
+long Growth::value()
+{
+	const long now = read_();
+
+	base_ = std::min(base_, now);
+	return now - base_;
+}
+
+bool Growth::reaches(long count, Duration limit, const std::function<bool()> &meanwhile)
+{
+	const auto start = std::chrono::steady_clock::now();
+
+	for (;;) {
+		const long grown = value();
+
+		if (grown >= count)
+			return true;
+		if (std::chrono::steady_clock::now() - start > limit)
+			throw lab::TimedOut(fmt::format("{} has not grown by {} within {} s, but by {}",
+				name_, count, limit.count(), grown));
+		if (meanwhile && !meanwhile())
+			return false;
+	}
 }
 
 } // namespace cluster

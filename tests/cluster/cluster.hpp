@@ -6,6 +6,7 @@
 // anew.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,25 @@ inline const std::vector<std::string> native_modes = {"uc-native", "ud-native", 
 /// "uc-reliable" as the name of a test: "uc_reliable".
 std::string test_name(std::string text);
 
+/// How much something that is counted has grown. A path that nobody uses goes, and what it has counted: where
+/// the number falls, what it has grown by is counted from there.
+class Growth
+{
+public:
+	/// Counts from now on. @p what is read says @p name.
+	Growth(std::string name, std::function<long()> read);
+
+	long value();
+	/// Waits until it has grown by @p count, and does something between looks: if that returns false,
+	/// nothing more is waited for. Returns whether it has grown by so much; throws lab::TimedOut.
+	bool reaches(long count, Duration limit = Duration(60), const std::function<bool()> &meanwhile = {});
+
+private:
+	std::string name_;
+	std::function<long()> read_;
+	long base_;
+};
+
 class ClusterTest : public ::testing::Test
 {
 protected:
@@ -55,8 +75,12 @@ protected:
 	static std::string perf(const std::string &arguments, double limit_s = 240);
 	/// The same, whatever comes of it.
 	static Result try_perf(const std::string &arguments, double limit_s = 240);
-	/// Sum of a counter over all paths (or ports) of a node, from `ibrelk show WHAT --json`.
-	static long counter(int node, const std::string &name, const std::string &what = "paths");
+	/// A counter of a node's path to the other node in a mode; without a mode, the sum over all paths.
+	static long counter(int node, const std::string &name, const std::string &mode = "");
+	/// The same from that time on.
+	static Growth growth(int node, const std::string &name, const std::string &mode = "");
+	/// Sum of a counter over all ports of a node.
+	static long port_counter(int node, const std::string &name);
 
 	static Lab &lab()
 	{

@@ -4,9 +4,6 @@
 // module. Whatever it is, it ends within seconds and without harm to others, and the next one works.
 #include "cluster.hpp"
 
-#include <algorithm>
-#include <chrono>
-
 #include <fmt/format.h>
 
 namespace cluster
@@ -27,15 +24,13 @@ protected:
 				" --timeout 600 --mode " + mode);
 	}
 
-	// Waits until @count more messages have arrived at node 2.
-	static void wait_for_traffic(long count = 20)
+	// Waits until 20 more packets of the job have arrived at node 2.
+	static void wait_for_traffic(const lab::Job &job, const std::string &mode)
 	{
-		const long start = counter(2, "rx_segments");
+		Growth segments = growth(2, "rx_segments", mode);
 
-		for (int i = 0; i < 600; i++)
-			if (counter(2, "rx_segments") >= start + count)
-				return;
-		FAIL() << "no traffic arrives at node 2";
+		ASSERT_TRUE(segments.reaches(20, Duration(120), [&] { return job.running(); }))
+			<< job.output();
 	}
 
 	static void expect_working(const std::string &mode)
@@ -49,7 +44,7 @@ TEST_F(Lifetimes, killed_sender)
 	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable", "uc-native"}) {
 		need_server();
 		auto job = endless(mode);
-		wait_for_traffic();
+		wait_for_traffic(job, mode);
 		job.kill(9);
 		EXPECT_EQ(job.wait(Duration(30)).status, 128 + 9);
 		/* A server that noticed is as good as one that serves on; a new one must work in any case. */
@@ -63,7 +58,7 @@ TEST_F(Lifetimes, killed_receiver_is_an_error_for_the_sender)
 	for (const auto &mode : {"uc-reliable", "ud-reliable"}) {
 		need_server();
 		auto job = endless(mode);
-		wait_for_traffic();
+		wait_for_traffic(job, mode);
 		stop_server();
 		const Result result = job.wait(Duration(60));
 		EXPECT_NE(result.status, 0) << "the sender did not notice";
@@ -80,7 +75,7 @@ TEST_F(Lifetimes, link_down_for_three_seconds)
 				" bandwidth 10.1.0.2 --verify --iterations 3000 --size 16384 --timeout 60 "
 				"--mode " +
 				mode);
-		wait_for_traffic();
+		wait_for_traffic(job, mode);
 		lab().link_down(1);
 		/* The condition is time itself: an outage of three seconds. */
 		lab().run_ok(2, "sleep 3");
@@ -111,7 +106,7 @@ TEST_F(Lifetimes, module_cannot_be_removed_while_open_and_can_afterwards)
 {
 	need_server();
 	auto job = endless("uc-reliable");
-	wait_for_traffic();
+	wait_for_traffic(job, "uc-reliable");
 	Result result = unload_module(1);
 	EXPECT_NE(result.status, 0);
 	EXPECT_NE(result.output.find("in use"), std::string::npos) << result.output;
@@ -130,7 +125,7 @@ TEST_F(Lifetimes, device_removal_under_load)
 	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
 		need_server();
 		auto job = endless(mode);
-		wait_for_traffic();
+		wait_for_traffic(job, mode);
 		lab().run_ok(1, "rdma link del rxe0");
 		const Result result = job.wait(Duration(60));
 		EXPECT_NE(result.status, 0) << "the sender did not notice that its device went away";
@@ -203,21 +198,13 @@ protected:
 			job.wait_for_output("connected", Duration(60));
 			/* What follows stays in flight. */
 			lab().set_fault(1, step == "rendezvous" ? "rate 4mbit" : "loss 100%");
-			long start = counter(2, "rx_segments");
-			const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+			Growth segments = growth(2, "rx_segments", mode);
 			lab().run_ok(1, "touch /tmp/go");
 			job.wait_for_output("ready", Duration(60));
 			/* The others end at once, with what they have begun. */
-			while (step == "rendezvous" && end == "kill") {
-				const long segments = counter(2, "rx_segments");
-
-				if (segments >= start + 3)
-					break;
-				/* A path that nobody uses goes, and what it has counted. */
-				start = std::min(start, segments);
-				ASSERT_TRUE(job.running()) << job.output();
-				ASSERT_LT(std::chrono::steady_clock::now(), limit)
-					<< "the transfer does not begin";
+			if (step == "rendezvous" && end == "kill") {
+				ASSERT_TRUE(segments.reaches(3, Duration(60), [&] { return job.running(); }))
+					<< "the transfer does not begin: " << job.output();
 			}
 		} else {
 			job.wait_for_output("ready", Duration(60));
@@ -262,7 +249,7 @@ TEST_F(Lifetimes, crashed_peer_comes_back)
 	expect_working("uc-reliable");
 	expect_working("ud-reliable");
 	auto job = endless("uc-reliable");
-	wait_for_traffic();
+	wait_for_traffic(job, "uc-reliable");
 	stop_server();
 	job.kill(9);
 	job.wait(Duration(30));

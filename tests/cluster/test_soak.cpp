@@ -219,13 +219,14 @@ protected:
 TEST_F(Soak, everything_at_once)
 {
 	const auto end = Clock::now() + std::chrono::seconds(duration_s_);
-	const long before = counter(1, "reconnects") + counter(2, "reconnects");
+	Growth reconnects(
+		"connections made anew", [] { return counter(1, "reconnects") + counter(2, "reconnects"); });
 
 	stop_server();
 	while (Clock::now() < end && !HasFailure())
 		round();
 	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed\n",
-		runs_, kills_, counter(1, "reconnects") + counter(2, "reconnects") - before, killed_);
+		runs_, kills_, reconnects.value(), killed_);
 	for (auto &server : server_) {
 		server.kill(15);
 		server.wait(Duration(60));
