@@ -82,11 +82,13 @@ class NativeLoss : public ClusterTest, public ::testing::WithParamInterface<std:
 TEST_P(NativeLoss, what_arrives_is_right_and_what_is_missing_is_counted)
 {
 	perf("latency --iterations 2 --size 8 --mode " + GetParam());
+	Growth lost = growth(2, "lost_messages", GetParam());
 	lab().set_fault(1, "loss 5%");
 	lab().set_fault(2, "loss 5%");
 	const std::string out = perf("bandwidth --iterations 300 --size 64,8192,65536 --mode " + GetParam());
 
 	EXPECT_EQ(out.find("WRONG"), std::string::npos) << out;
+	EXPECT_GT(lost.value(), 0) << out;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NativeLoss, ::testing::Values("uc-native", "ud-native"),
