@@ -141,7 +141,6 @@ TEST_F(Lifetimes, device_removal_under_load)
 TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 {
 	const std::string timeout = "/sys/module/ibrelk/parameters/peer_timeout_ms";
-	const std::string up = built("user/tools/ibrelk") + " show paths | grep '10.1.0.2 ' | grep -q ' up '";
 	const std::string actor = built("tests/selftests/actor");
 
 	for (const std::string mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
@@ -154,9 +153,13 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 			Duration(120));
 		stop_server();
 
+		const std::string mourned =
+			fmt::format("dmesg | grep -c '{} .*: peer given up: heard'", mode);
+		Growth given_up(
+			"what node 1 has given up", [&] { return std::stol(lab().run(1, mourned).output); });
 		lab().run_ok(1, "echo 2000 >" + timeout);
-		lab().set_fault(2, "loss 100%");
-		/* Node 1 speaks into the void until it has had enough. */
+		/* Node 1 speaks into the void until it has had enough. Node 2 hears none of it. */
+		lab().set_fault(1, "loss 100%");
 		const Result result = lab().run(
 			1, fmt::format("{} send --to 10.1.0.2 --mode {}", actor, mode), Duration(120));
 		EXPECT_NE(result.status, 0) << result.output;
@@ -165,9 +168,12 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 				    "(up|connecting|broken) '",
 				built("user/tools/ibrelk"), mode),
 			Duration(120));
-		lab().run_ok(1, "dmesg | grep -q 'peer given up: heard'");
+		EXPECT_GT(given_up.value(), 0) << lab().dmesg(1);
+		lab().wait_until(2,
+			fmt::format("{} show paths | grep '10.1.0.1 ' | grep {} | grep -q ' up '",
+				built("user/tools/ibrelk"), mode));
 		lab().run_ok(1, "echo 30000 >" + timeout);
-		lab().clear_fault(2);
+		lab().clear_fault(1);
 
 		const Result back =
 			lab().run(2, fmt::format("{} send --to 10.1.0.1 --count 300 --mode {}", actor, mode),
