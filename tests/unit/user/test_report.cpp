@@ -73,6 +73,28 @@ TEST(report, csv)
 	EXPECT_EQ(csv_lines(options, row).find("12.345"), std::string::npos);
 }
 
+TEST(report, csv_of_streams_tells_acks_of_messages_and_of_frames)
+{
+	Options options;
+	Row row;
+
+	options.test = perf::Test::bandwidth;
+	row.mode = IBRELK_MODE_UC_RELIABLE;
+	row.bytes = 65536;
+	row.mb_per_s = 80;
+	row.acks_per_message = 0.5;
+	row.acks_per_frame = 0.025;
+	EXPECT_EQ(csv_lines(options, row),
+		"uc-reliable,bandwidth_mbps,65536,0,0,80,MB/s\n"
+		"uc-reliable,acks_per_msg,65536,0,0,0.5,1\n"
+		"uc-reliable,acks_per_frame,65536,0,0,0.025,1\n");
+	options.test = perf::Test::bibandwidth;
+	EXPECT_EQ(csv_lines(options, row),
+		"uc-reliable,bibandwidth_mbps,65536,0,0,80,MB/s\n"
+		"uc-reliable,bibandwidth_acks_per_msg,65536,0,0,0.5,1\n"
+		"uc-reliable,bibandwidth_acks_per_frame,65536,0,0,0.025,1\n");
+}
+
 // Latency and rate of one size, and bandwidth in one and both directions, may stand in one file.
 TEST(report, csv_names_tell_tests_apart)
 {

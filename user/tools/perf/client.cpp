@@ -194,8 +194,12 @@ void Client::take_counters(
 	row.client = subtract(side_.counters(link_.endpoint.mode()), before);
 	row.server = report.counters;
 	// With both ends on one node, the client has read the counters of both.
-	row.acks_per_message =
-		(acks(row.client) + (options_.role == Role::self ? 0 : acks(row.server))) / messages;
+	const bool self = options_.role == Role::self;
+	const double sum = acks(row.client) + (self ? 0 : acks(row.server));
+	const std::uint64_t frames = row.client.tx_segments + (self ? 0 : row.server.tx_segments);
+
+	row.acks_per_message = sum / messages;
+	row.acks_per_frame = frames ? sum / static_cast<double>(frames) : 0;
 }
 
 Row Client::measure(std::uint64_t bytes)

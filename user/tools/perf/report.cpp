@@ -49,7 +49,7 @@ void json_row(tool::Json &json, const Options &options, const Row &row)
 	} else {
 		json.member("mb_per_s", row.mb_per_s).member("messages_per_s", row.messages_per_s);
 	}
-	json.member("acks_per_message", row.acks_per_message);
+	json.member("acks_per_message", row.acks_per_message).member("acks_per_frame", row.acks_per_frame);
 	if (options.counters) {
 		json.begin_object("counters");
 		json_counters(json, "client", row.client);
@@ -160,10 +160,12 @@ std::string csv_lines(const Options &options, const Row &row)
 	case Test::bandwidth:
 		add("bandwidth_mbps", row.mb_per_s, "MB/s");
 		add("acks_per_msg", row.acks_per_message, "1");
+		add("acks_per_frame", row.acks_per_frame, "1");
 		break;
 	case Test::bibandwidth:
 		add("bibandwidth_mbps", row.mb_per_s, "MB/s");
 		add("bibandwidth_acks_per_msg", row.acks_per_message, "1");
+		add("bibandwidth_acks_per_frame", row.acks_per_frame, "1");
 		break;
 	case Test::rate:
 		add("msg_rate_kps", row.messages_per_s / 1000, "k/s");

@@ -28,6 +28,7 @@ struct Row {
 	double mb_per_s = 0;    // 10^6 bytes per second
 	double messages_per_s = 0;
 	double acks_per_message = 0; // explicit and credit ACKs of both sides
+	double acks_per_frame = 0;   // the same for each frame sent: of long messages, a packet
 	ibrelk_counters client{};
 	ibrelk_counters server{};
 	std::string error; // why there is no result
