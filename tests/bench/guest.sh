@@ -1,12 +1,12 @@
 #!/bin/sh
-# The benchmark itself, run in the guest of `ibrelk-lab bench`: the modes of ibrelk, and perftest over the same two
-# devices in the same boot as the yardstick. Prints its results as they come, as lines "row: " and a row of the CSV
+# The benchmark itself, run in the guest of `ibrelk-lab bench`: the modes of ibrelk, and as yardsticks perftest over the
+# same two devices and TCP over the same veth pair, all in one boot. Prints its results as they come, as lines "row: " and a row of the CSV
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
-#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), perftest-{rc,uc,ud}, or
-#             perftest-{rc,uc,ud}-list16; all of them if none is given
-#   --full    the long sweeps: sizes, windows, loss and delay
+#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), perftest-{rc,uc,ud},
+#             perftest-{rc,uc,ud}-list16, or tcp; all of them if none is given
+#   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
 
@@ -21,10 +21,11 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
 	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg \
-	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16
+	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 tcp
 
 loss=0 delay=0	# what the wire does now
 suffix=		# of metrics: what is special about a run
+far=		# what runs a command where v1 is
 found=/dev/null	# rows of the last run
 [ -z "$measuring" ] || found=/tmp/found
 
@@ -51,14 +52,19 @@ insns()
 }
 
 # wire LOSS DELAY: from here on, each direction loses so many percent of its packets, and delays them by so many ms.
+# A wire that does neither has no netem, which costs some instructions per packet.
 wire()
 {
 	loss=$1 delay=$2
 	[ -n "$measuring" ] || return
-	for device in v0 v1; do
-		tc qdisc replace dev $device root netem limit 100000 loss "$loss%" delay "${delay}ms" ||
-			echo "FAILED: netem loss $loss delay $delay"
-	done
+	if [ "$loss $delay" = '0 0' ]; then
+		tc qdisc del dev v0 root 2>/dev/null
+		$far tc qdisc del dev v1 root 2>/dev/null
+		return
+	fi
+	set -- root netem limit 100000 loss "$loss%" delay "${delay}ms"
+	tc qdisc replace dev v0 "$@" && $far tc qdisc replace dev v1 "$@" ||
+		echo "FAILED: netem loss $loss delay $delay"
 }
 
 # per_message MANY FEW COMMAND: runs the command with MANY, then with FEW messages. What the one executes beyond the
@@ -85,7 +91,8 @@ per_message()
 perf()
 {
 	forget
-	timeout -s KILL 300 ibrelk-perf "$@" --self 10.9.0.1 10.9.0.2 --events --csv $found --timeout 20 --quiet && return
+	timeout -s KILL 300 ibrelk-perf "$@" --self 10.9.0.1 10.9.0.2 --events --csv $found --timeout 20 --quiet --counters &&
+		return
 	echo "FAILED (loss $loss %, delay $delay ms): ibrelk-perf $*"
 	return 1
 }
@@ -119,10 +126,12 @@ ours()
 		bandwidth)
 			row "$mode" bandwidth_mbps "$size" MB/s
 			row "$mode" acks_per_msg "$size" 1
+			row "$mode" acks_per_frame "$size" 1
 			;;
 		bibandwidth)
 			row "$mode" bibandwidth_mbps "$size" MB/s
 			row "$mode" bibandwidth_acks_per_msg "$size" 1
+			row "$mode" bibandwidth_acks_per_frame "$size" 1
 			lost=bibandwidth_lost_msgs
 			;;
 		esac
@@ -153,6 +162,7 @@ perftest()
 	# A client that was ended has not said its last line.
 	grep -Eq '^ *[0-9]+ +[0-9]+ +[0-9.]+ ' /tmp/out && return
 	echo "FAILED (loss $loss %, delay $delay ms): $tool $*"
+	tail -n 2 /tmp/out
 	return 1
 }
 
@@ -212,6 +222,94 @@ theirs()
 	[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
 }
 
+# apart: TCP takes no way between two addresses of one node but the shortest. So v1 moves to a network namespace of its
+# own, after all that needs the devices on it. No connection begins with what another has learned about the wire.
+apart()
+{
+	[ -n "$measuring" ] || return
+	wire 0 0
+	rmmod ibrelk
+	rdma link delete rxe0
+	rdma link delete rxe1
+	far='ip netns exec far'
+	{
+		ip netns add far && ip link set v1 netns far && $far ip link set lo up &&
+			$far ip addr add 10.9.0.2/24 dev v1 && $far ip link set v1 up &&
+			ethtool -K v0 tso off gso off gro off && $far ethtool -K v1 tso off gso off gro off &&
+			echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save &&
+			$far sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save'
+	} || echo "FAILED: v1 in a network namespace of its own"
+}
+
+# tcp PORT SERVER ... -- CLIENT ...: a server on the far end that listens on the port (hexadecimal), and its client.
+# Leaves the outputs in /tmp/server.out and /tmp/out. Fails if one of them does.
+tcp()
+{
+	listens=":$1 .* 0A "
+	shift
+	server=
+	while [ "$1" != -- ]; do
+		server="$server $1"
+		shift
+	done
+	shift
+	forget
+	# shellcheck disable=SC2086
+	$far timeout -s KILL 240 $server >/tmp/server.out 2>&1 &
+	server=$!
+	tries=0
+	until $far grep -q "$listens" /proc/net/tcp || [ $tries -ge 200 ] || ! kill -0 $server 2>/dev/null; do
+		tries=$((tries + 1))
+		usleep 10000
+	done
+	timeout -s KILL 200 "$@" >/tmp/out 2>&1
+	status=$?
+	wait $server && [ $status -eq 0 ] && return
+	echo "FAILED (loss $loss %, delay $delay ms): $*"
+	tail -n 3 /tmp/out
+	return 1
+}
+
+# tcp_latency SIZE COUNT WARMUP
+tcp_latency()
+{
+	if [ -n "$measuring" ] &&
+		tcp 1D2E tcp_latency serve 10.9.0.2 -- tcp_latency ping 10.9.0.2 "$1" "$2" "$3"; then
+		cp /tmp/out $found
+	fi
+	for statistic in '' min_ p50_ p99_ p999_; do
+		row tcp latency_${statistic}us "$1" us
+	done
+}
+
+# tcp_bandwidth SIZE BYTES: what arrives, by the clock of the server.
+tcp_bandwidth()
+{
+	if [ -n "$measuring" ] &&
+		tcp 1451 iperf3 -4 -s -1 -J -B 10.9.0.2 -- iperf3 -4 -c 10.9.0.2 -J -l "$1" -n "$2"; then
+		awk -v size="$1" '/"sum_received"/ { there = 1 }
+			there && /"bits_per_second"/ {
+				sub(/.*: */, "")
+				printf ",bandwidth_mbps,%d,,,%.6g,\n", size, $0 / 8e6
+				exit
+			}' /tmp/server.out >$found
+	fi
+	row tcp bandwidth_mbps "$1" MB/s
+}
+
+# What is measured of TCP, over any wire. Its beginning (slow start) is in it, so there should be enough behind that;
+# with much loss it is slow at once.
+tcps()
+{
+	for bytes in 8 4096; do tcp_latency $bytes 500 50; done
+	tcp_latency 65536 200 20
+	case $loss in
+	5 | 10) amount=16M ;;
+	*) amount=64M ;;
+	esac
+	for bytes in 4096 65536; do tcp_bandwidth $bytes $amount; done
+}
+
 # aggregate MODE: short messages share packets, or don't.
 aggregate()
 {
@@ -226,6 +324,7 @@ aggregate()
 bench()
 {
 	case $1 in
+	tcp) ;;
 	perftest-*)
 		case $1 in
 		*-list16) ;;
@@ -252,15 +351,38 @@ bench()
 	esac
 }
 
+# ... and over a wire that loses or delays, of the modes that repeat what is lost. Of one that does neither, what is
+# missing above.
+losses()
+{
+	case $1 in
+	perftest-rc)
+		[ "$loss $delay" = '0 0' ] || for bytes in 8 4096; do theirs latency "$1" $bytes 200; done
+		theirs latency "$1" 65536 200
+		[ "$loss $delay" = '0 0' ] && return
+		theirs bandwidth "$1" 4096 4000
+		theirs bandwidth "$1" 65536 512
+		;;
+	rc-native | uc-reliable | ud-reliable)
+		[ "$loss $delay" = '0 0' ] || ours latency "$1" 8,4096 500 50 64
+		ours latency "$1" 65536 200 20 64
+		[ "$loss $delay" = '0 0' ] && return
+		ours bandwidth "$1" 4096 1500 100 64
+		ours bandwidth "$1" 65536 200 10 16
+		;;
+	esac
+}
+
 # What `make bench-full` measures over a wire that does nothing: all sizes, and windows.
 sizes()
 {
 	case $1 in
+	tcp) ;;
 	perftest-*)
 		case $1 in
 		*-list16) ;;
 		*)
-			for bytes in 1 8 64 512 4096 32768 262144; do theirs latency "$1" $bytes 200; done
+			for bytes in 1 8 64 512 4096 32768 65536 262144; do theirs latency "$1" $bytes 200; done
 			theirs latency "$1" 1048576 50
 			;;
 		esac
@@ -272,7 +394,7 @@ sizes()
 		theirs bibandwidth "$1" 65536 320
 		;;
 	*)
-		ours latency "$1" 1,8,64,512,4096,32768,262144 200 20 64
+		ours latency "$1" 1,8,64,512,4096,32768,65536,262144 200 20 64
 		ours latency "$1" 1048576 50 5 64
 		ours rate "$1" 8 4000 200 64
 		ours bandwidth "$1" 1,16,64,256,1024,4096 1000 100 64
@@ -295,8 +417,9 @@ sizes()
 troubles()
 {
 	case $1 in
+	tcp) ;;
 	perftest-rc)
-		for bytes in 8 4096; do theirs latency "$1" $bytes 200; done
+		for bytes in 8 4096 65536; do theirs latency "$1" $bytes 200; done
 		theirs rate "$1" 8 2000
 		theirs bandwidth "$1" 4096 2000
 		theirs bandwidth "$1" 65536 512
@@ -304,6 +427,7 @@ troubles()
 	perftest-*) ;;
 	*)
 		ours latency "$1" 8,4096 200 20 64
+		ours latency "$1" 65536 200 20 64
 		ours rate "$1" 8 2000 200 64
 		ours bandwidth "$1" 4096 1000 100 64
 		ours bandwidth "$1" 65536 100 10 16
@@ -319,22 +443,31 @@ if [ -n "$measuring" ]; then
 	insmod /files/ibrelk.ko allow_native=1 loopback=0 || echo "FAILED: insmod"
 fi
 if [ -n "$full" ]; then
-	for mode; do
-		aggregate "$mode"
-		sizes "$mode"
-	done
-	for trouble in '0.1 0' '1 0' '5 0' '0 1' '0 10' '1 1'; do
-		# shellcheck disable=SC2086
-		wire $trouble
-		for mode; do
-			aggregate "$mode"
-			troubles "$mode"
-		done
-	done
+	plain=sizes lossy=troubles
+	wires='0.01/0 0.1/0 1/0 5/0 10/0 0/1 0.01/1 0.1/1 1/1 5/1 10/1 0/10'
 else
+	plain=bench lossy=losses
+	wires='0/0 0.1/0 1/0 5/0 0/1 0.1/1 1/1 5/1'
+fi
+for mode; do
+	aggregate "$mode"
+	$plain "$mode"
+done
+for wire in $wires; do
+	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
 		aggregate "$mode"
-		bench "$mode"
+		$lossy "$mode"
 	done
-fi
-[ -z "$measuring" ] || ibrelk show paths
+done
+[ -z "$measuring" ] || ibrelk show paths --counters
+case " $* " in
+*' tcp '*)
+	apart
+	for wire in 0/0 ${wires#0/0}; do
+		wire "${wire%/*}" "${wire#*/}"
+		tcps
+	done
+	;;
+esac
+[ -z "$measuring" ] || echo "$(($(insns) / 1000000)) million instructions, starting included"

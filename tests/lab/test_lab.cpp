@@ -329,7 +329,7 @@ TEST(Bench, has_a_limit)
 TEST(Bench, rows_of_what_does_not_finish)
 {
 	const std::string guest = LAB_SOURCE_TREE "/tests/bench/guest.sh";
-	const std::vector<std::string> modes = {"uc-reliable", "ud-native", "perftest-rc"};
+	const std::vector<std::string> modes = {"uc-reliable", "ud-native", "perftest-rc", "tcp"};
 	lab::BenchOptions options;
 	options.limit = Duration(300);
 	std::stringstream script;
@@ -346,6 +346,8 @@ TEST(Bench, rows_of_what_does_not_finish)
 			rows += line + "\n";
 	EXPECT_THAT(expected, HasSubstr("row: uc-reliable,msg_rate_kps,8,0,0,0,k/s\n"));
 	EXPECT_THAT(expected, HasSubstr("row: perftest-rc,insns_per_msg,65536,0,0,0,1\n"));
+	EXPECT_THAT(expected, HasSubstr("row: uc-reliable,bandwidth_mbps,65536,5,1,0,MB/s\n"));
+	EXPECT_THAT(expected, HasSubstr("row: tcp,latency_p99_us,8,1,0,0,us\n"));
 	EXPECT_EQ(rows, expected);
 }
 
