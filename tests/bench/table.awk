@@ -37,6 +37,12 @@ function table(above, below, columns, format,    i, j, n, names, cell) {
 # compare(TEXT, MODE A, MODE B, METRIC/SIZE, GOAL)
 function compare(text, a, b, metric, goal) { ratio(text, a "/" metric, b "/" metric, goal) }
 
+# acks(TEXT, MODE, METRIC, SPEED, GOAL): 0 if there were none, which is only known if there was a speed.
+function acks(text, mode, metric, speed, goal) {
+	if ((mode "/" metric) in value)
+		verdict(text, value[mode "/" metric], goal, value[mode "/" speed] > 0)
+}
+
 END {
 	table("latency,latency,latency,lat. p99,rate,bandwidth,bandwidth,both ways,both ways",
 		"8 B us,1 KiB us,4 KiB us,8 B us,8 B k/s,4K MB/s,64K MB/s,4K MB/s,64K MB/s",
@@ -51,12 +57,18 @@ END {
 	compare("bandwidth 4 KiB, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "bandwidth_mbps/4096", 0.95)
 	compare("bandwidth 64 KiB, UC-native / perftest UC", "uc-native", "perftest-uc", "bandwidth_mbps/65536", 0.95)
 	compare("bandwidth 64 KiB, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "bandwidth_mbps/65536", 0.95)
-	compare("bandwidth 64 KiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/65536", 0.97)
-	compare("message rate, UC-reliable without aggregation / UC-native", "uc-reliable-noagg", "uc-native", "msg_rate_kps/8", 0.93)
+	compare("bandwidth 64 KiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/65536", 0.98)
+	compare("bandwidth 4 KiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/4096", 0.98)
+	compare("message rate, UC-reliable / UC-native", "uc-reliable", "uc-native", "msg_rate_kps/8", 0.95)
+	compare("message rate, UC-reliable without aggregation / UC-native", "uc-reliable-noagg", "uc-native", "msg_rate_kps/8", 0.95)
 	compare("latency 8 B, UC-reliable / UC-native", "uc-reliable", "uc-native", "latency_us/8", -1.05)
 	compare("message rate, UC-reliable without aggregation / RC-native", "uc-reliable-noagg", "rc-native", "msg_rate_kps/8", 1.10)
 	compare("message rate, UC-reliable / RC-native", "uc-reliable", "rc-native", "msg_rate_kps/8", 3)
 	compare("message rate, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "msg_rate_kps/8", 3)
 	compare("latency 8 B, UC-reliable / without aggregation", "uc-reliable", "uc-reliable-noagg", "latency_us/8", -1.01)
 	compare("latency 8 B, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "latency_us/8", -0.80)
+	acks("ACKs per packet, 64 KiB one way, UC-reliable", "uc-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
+	acks("ACKs per packet, 64 KiB one way, UD-reliable", "ud-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
+	acks("ACKs per packet, 64 KiB both ways, UC-reliable", "uc-reliable", "bibandwidth_acks_per_frame/65536", "bibandwidth_mbps/65536", -0.0156)
+	acks("ACKs per packet, 64 KiB both ways, UD-reliable", "ud-reliable", "bibandwidth_acks_per_frame/65536", "bibandwidth_mbps/65536", -0.0156)
 }
