@@ -237,6 +237,20 @@ void refuse(const Message &request, int status, const void *data, u8 bytes)
 	post(message);
 }
 
+// With a listener go the requests that have come for it, and of which its handler has not been told yet.
+void drop_requests(const Id *listener)
+{
+	std::vector<Id *> waiting;
+
+	for (const auto &[key, id] : ids)
+		if (id->state == State::asked && id->context == listener->context &&
+			id->node == listener->node && id->qp_type == listener->qp_type &&
+			id->port == listener->port)
+			waiting.push_back(id);
+	for (Id *id : waiting)
+		destroy(id);
+}
+
 void receive_request(const Message &message)
 {
 	Id *listener = nullptr;
@@ -362,6 +376,8 @@ void rdma_destroy_id(rdma_cm_id *base)
 			post(message);
 		}
 	}
+	if (id->state == State::listening)
+		drop_requests(id);
 	destroy(id);
 }
 
