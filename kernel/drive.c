@@ -123,6 +123,7 @@ static bool path_has_ring(struct ibr_path *path)
 		return false;
 	}
 	rel_ring_give(&path->rel, path->ring);
+	path->look_at = min(path->look_at, path->now + IBR_LOOK_MS * NSEC_PER_MSEC);
 	return true;
 }
 
@@ -430,7 +431,7 @@ static int drive_deliver(struct ibr_path *path, const struct wire_header *header
 	return ret;
 }
 
-void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
+void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share)
 {
 	const struct wire_header *header = packet;
 	enum wire_verdict verdict;
@@ -446,6 +447,12 @@ void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
 		goto out;
 	}
 	path->now = ktime_get_ns();
+	if (unlikely(share != path->share)) {
+		path->share = share;
+		rel_credit_share(&path->rel, share);
+	}
+	if (path->lane.qp)
+		ibr_lane_heard(path, qp);
 	switch (rel_handle_header(&path->rel, header, path->now)) {
 	case REL_NEW:
 		if (unlikely(drive_deliver(path, header))) {

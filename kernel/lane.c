@@ -16,6 +16,7 @@
 #define RETRIES_MAX		8	/* ... up to four minutes */
 #define RATE_MAX		1000000u
 #define IDLE_MIN_MS		10u
+#define DEAF_NS			(500 * NSEC_PER_MSEC)	/* well before the path's own connection is suspected */
 
 static unsigned int auto_uc_rate = 2000;
 module_param(auto_uc_rate, uint, 0644);
@@ -72,10 +73,17 @@ static void lane_count_anew(struct ibr_path *path, u64 time_ns)
 	lane->look_at = path->now + time_ns;
 }
 
+/* A connection from an address to itself would be one queue pair, which needs another one. */
+static bool lane_possible(const struct ibr_path *path)
+{
+	return path->transport == &ibr_transport_auto &&
+	       memcmp(path->key.local_gid, path->key.remote_gid, sizeof(path->key.local_gid));
+}
+
 void ibr_lane_start(struct ibr_path *path)
 {
 	lockdep_assert_held(&path->lock);
-	if (path->transport == &ibr_transport_auto)
+	if (lane_possible(path))
 		lane_count_anew(path, period_ns());
 }
 
@@ -149,7 +157,7 @@ bool ibr_lane_knows(struct ibr_path *path, const struct ibr_remote *remote)
 	bool knows;
 
 	spin_lock_bh(&path->lock);
-	knows = lane_fits(path, remote);
+	knows = lane_possible(path) && READ_ONCE(auto_uc_rate) && lane_fits(path, remote);
 	spin_unlock_bh(&path->lock);
 	return knows;
 }
@@ -170,9 +178,7 @@ bool ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct 
 		lane->state = IBR_LANE_UP;
 		lane_count_anew(path, idle_ns());
 		path->counters.lanes++;
-		/* It has buffers of its own. */
-		WRITE_ONCE(path->share, IBR_CREDIT_PKTS);
-		rel_credit_share(&path->rel, IBR_CREDIT_PKTS);
+		lane->heard_at = path->now;
 		/* The peer has lost the one before, and what it carried. */
 		if (old)
 			rel_conn_requeue(&path->rel, path->now);
@@ -208,6 +214,17 @@ void ibr_lane_lose(struct ibr_path *path, struct ibr_qp *qp, bool broken)
 	lane_detach(path);
 	if (path->established)
 		rel_conn_requeue(&path->rel, path->now);
+}
+
+void ibr_lane_heard(struct ibr_path *path, const struct ibr_qp *qp)
+{
+	struct ibr_lane *lane = &path->lane;
+
+	lockdep_assert_held(&path->lock);
+	if (qp == lane->qp)
+		lane->heard_at = path->now;
+	else if (path->now - lane->heard_at > DEAF_NS)
+		ibr_lane_lose(path, lane->qp, true);
 }
 
 void ibr_lane_drop(struct ibr_path *path)

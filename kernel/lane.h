@@ -40,6 +40,7 @@ enum ibr_lane_state {
  * @look_at: when to look next whether the path needs one, ns; REL_TIME_NEVER: its mode has none
  * @since: when fragments were last counted, ns
  * @frames: how many they were, both ways
+ * @heard_at: when a packet last came by it, or it came up, ns
  * @cm: attempts under way and connection; connect.c's, as is the lock of the pointer
  * @work: connects or closes
  */
@@ -51,6 +52,7 @@ struct ibr_lane {
 	u64 look_at;
 	u64 since;
 	u64 frames;
+	u64 heard_at;
 	struct ibr_cm *cm;
 	struct work_struct work;
 };
@@ -70,7 +72,7 @@ void ibr_lane_start(struct ibr_path *path);
  */
 void ibr_lane_look(struct ibr_path *path);
 
-/** ibr_lane_knows() - is this the peer of the life that is up? Context: process */
+/** ibr_lane_knows() - may this be the peer's lane: is it the peer of the life that is up? Context: process */
 bool ibr_lane_knows(struct ibr_path *path, const struct ibr_remote *remote);
 
 /**
@@ -96,6 +98,17 @@ void ibr_lane_failed(struct ibr_path *path);
  * Who calls it drives the path afterwards. Context: path->lock held.
  */
 void ibr_lane_lose(struct ibr_path *path, struct ibr_qp *qp, bool broken);
+
+/**
+ * ibr_lane_heard() - a valid packet came
+ * @path: with a lane
+ * @qp: by which it came
+ *
+ * A peer that has lost its end of the lane, and whose word of it has been lost, sends datagrams, and hears nothing:
+ * so does who gets datagrams, and for a while nothing else, lose his end. Who calls it drives the path afterwards.
+ * Context: path->lock held.
+ */
+void ibr_lane_heard(struct ibr_path *path, const struct ibr_qp *qp);
 
 /** ibr_lane_drop() - out of use, if there is one, without sending anything again. Context: path->lock held */
 void ibr_lane_drop(struct ibr_path *path);

@@ -295,7 +295,7 @@ void ibr_path_look(struct ibr_path *path)
 		else if (rel_ring_drop(&path->rel))
 			path_free_ring(path);
 	}
-	path->look_at = path->flow_count ? since + patience_ns : REL_TIME_NEVER;
+	path->look_at = path->flow_count || path->ring ? since + patience_ns : REL_TIME_NEVER;
 }
 
 void ibr_path_want(struct ibr_path *path)
@@ -485,15 +485,6 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 	ibr_lane_start(path);
 }
 
-void ibr_path_share(struct ibr_path *path, u16 pkts)
-{
-	spin_lock_bh(&path->lock);
-	WRITE_ONCE(path->share, pkts);
-	if (path->established)
-		rel_credit_share(&path->rel, pkts);
-	spin_unlock_bh(&path->lock);
-}
-
 bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, struct ibr_qp *qp,
 			void *transport_data)
 {
@@ -577,6 +568,11 @@ out:
 /* Context: path->lock held. */
 static void path_break(struct ibr_path *path, int error)
 {
+	/* It was made anew again and again, and nothing has ever come by it. */
+	if (path->established && rel_debt_ns(&path->rel, path->now) > (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) {
+		ibr_path_mourn(path);
+		ibr_path_reset(path, -ETIMEDOUT);
+	}
 	path->state = IBRELK_PATH_BROKEN;
 	path->error = error;
 	if (!path->broken_since)
@@ -587,6 +583,7 @@ static void path_break(struct ibr_path *path, int error)
 void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 {
 	spin_lock_bh(&path->lock);
+	path->now = ktime_get_ns();
 	if (path->lane.qp == qp && qp) {
 		ibr_lane_lose(path, qp, true);
 		ibr_path_drive_locked(path);

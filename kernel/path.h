@@ -107,9 +107,8 @@ struct ibr_packet {
  * @ring: of @rel, while it has sent something lately; else NULL
  * @timer: wakes the drive up for what the engine waits for, and when @starved
  * @timer_at: when it runs out, ns, or REL_TIME_NEVER
- * @share: packets that the peer may have on their way, of the receive queue's that it shares with others. Written by
- *	ibr_path_share(); the owner of a datagram queue pair's receive queue may read it without the lock
- * @share_period: that owner's own
+ * @share: packets that the peer may have on their way, by the queue pair that the last one came by
+ * @share_period: of the owner of the datagram queue pair's receive queue
  * @look_at: when to look whether somebody waits for a peer that says nothing, ns, or REL_TIME_NEVER
  * @payload_max: most payload with one frame, bytes
  * @now: time of the call that is running, ns, as ktime_get_ns()
@@ -225,20 +224,13 @@ void ibr_path_put(struct ibr_path *path);
  * @path: for which
  * @packet: 8-byte aligned, without GRH; the caller may reuse it on return
  * @length: bytes
+ * @qp: by which it came; NULL: loop
+ * @share: packets of this peer for which there is room in its receive queue, 1 to IBR_CREDIT_PKTS
  *
  * Parses, feeds the engine, delivers. Does not send anything: call ibr_path_drive() once per batch.
  * Context: softirq or BH disabled; takes the connection lock.
  */
-void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
-
-/**
- * ibr_path_share() - the peer may have more, or fewer, packets on their way to us
- * @path: whose
- * @pkts: so many, 1 to IBR_CREDIT_PKTS
- *
- * Context: any but hardirq; takes the connection lock.
- */
-void ibr_path_share(struct ibr_path *path, u16 pkts);
+void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
 
 /** ibr_path_drive() - send what can be sent, acknowledge, arm the timer. Context: any but hardirq */
 void ibr_path_drive(struct ibr_path *path);

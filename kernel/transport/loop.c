@@ -88,11 +88,12 @@ static void loop_give(struct loop *loop, struct loop_slot *slot)
 		loop->held = kmemdup(slot, sizeof(*slot), GFP_ATOMIC);
 		return;
 	}
-	ibr_path_receive(loop->path, slot->packet, slot->length);
+	ibr_path_receive(loop->path, slot->packet, slot->length, NULL, IBR_CREDIT_PKTS);
 	if (fault == IBR_LOOP_DUPLICATE)
-		ibr_path_receive(loop->path, slot->packet, slot->length);
+		ibr_path_receive(loop->path, slot->packet, slot->length, NULL, IBR_CREDIT_PKTS);
 	if (loop->held) {
-		ibr_path_receive(loop->path, loop->held->packet, loop->held->length);
+		ibr_path_receive(loop->path, loop->held->packet, loop->held->length, NULL,
+				 IBR_CREDIT_PKTS);
 		kfree(loop->held);
 		loop->held = NULL;
 	}

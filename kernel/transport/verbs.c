@@ -553,14 +553,16 @@ static void qp_count_drop(struct ibr_qp *qp, enum wire_verdict verdict)
 }
 
 /*
- * Datagrams: half of the receive queue is for those who send now, in equal parts; the other half for those who
+ * How many packets may this peer have on their way? Datagrams: half of the receive queue is for those who send now, in equal parts; the other half for those who
  * begin, for repeats and for control. In powers of two, or each that comes or goes would be news to all others.
  * Context: owner.
  */
-static void qp_share(struct ibr_qp *qp, struct ibr_path *path)
+static u16 qp_share(struct ibr_qp *qp, struct ibr_path *path)
 {
 	u32 share;
 
+	if (qp->path)
+		return IBR_CREDIT_PKTS;
 	if (time_after_eq(jiffies, qp->period_end)) {
 		qp->senders_before = time_before(jiffies, qp->period_end + SHARE_PERIOD) ? qp->senders : 0;
 		qp->senders = 0;
@@ -572,9 +574,7 @@ static void qp_share(struct ibr_qp *qp, struct ibr_path *path)
 		qp->senders++;
 	}
 	share = qp->recv_depth / 2 / max3(qp->senders, qp->senders_before, 1u);
-	share = share < SHARE_MIN ? SHARE_MIN : min_t(u32, rounddown_pow_of_two(share), IBR_CREDIT_PKTS);
-	if (share != READ_ONCE(path->share))
-		ibr_path_share(path, share);
+	return share < SHARE_MIN ? SHARE_MIN : min_t(u32, rounddown_pow_of_two(share), IBR_CREDIT_PKTS);
 }
 
 static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length,
@@ -598,9 +598,7 @@ static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length
 		qp_count_drop(qp, WIRE_BAD_TOKEN);
 		return;
 	}
-	if (!qp->path)
-		qp_share(qp, path);
-	ibr_path_receive(path, packet, length);
+	ibr_path_receive(path, packet, length, qp, qp_share(qp, path));
 }
 
 /*

@@ -98,10 +98,10 @@ bool __wrap_ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, 
 	return up;
 }
 
-void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
-void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length);
+void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
+void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
 
-void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length)
+void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share)
 {
 	u64 frames = path->counters.rx_segments, control = path->rel.stats.acks_received;
 	u64 duplicates = path->counters.rx_duplicates, lives = path->counters.lives;
@@ -109,7 +109,7 @@ void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 leng
 	bool took_frames;
 	u64 instance;
 
-	__real_ibr_path_receive(path, packet, length);
+	__real_ibr_path_receive(path, packet, length, qp, share);
 	took_frames = path->counters.rx_segments != frames;
 	if (took_frames || path->rel.stats.acks_received != control || path->counters.rx_duplicates != duplicates ||
 	    path->counters.drop_window + path->counters.drop_memory != dropped)
