@@ -250,7 +250,8 @@ static void endpoint_linger_work(struct work_struct *work)
 /*
  * (1) Unreachable: not found by number, and @open false, so that nothing is matched any more.
  * (2) Incoming flows are dropped, which their senders are told, receives cancelled, and waiting messages
- * discarded; that ends every use of the process's memory as a target. (3) Sends of pinned memory are aborted, buffered ones linger.
+ * discarded; that ends every use of the process's memory as a target. (3) Sends of pinned memory are aborted,
+ * buffered ones linger.
  */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 {

@@ -278,7 +278,7 @@ static bool path_wanted(const struct ibr_path *path)
  * A path on which nothing happens gives its ring back.
  *
  * A send waits for its FIN, or a receive for its data, for as long as the other side likes. But if that side is not
- * there any more, nothing would ever tell: nothing is in flight whose acknowledgement could be missed. So a peer of
+ * there any more, nothing would ever tell: nothing is in flight whose ACK could be missed. So a peer of
  * whom nothing was heard is asked. Context: path->lock held.
  */
 void ibr_path_look(struct ibr_path *path)
@@ -719,9 +719,8 @@ static bool path_unused(struct ibr_path *path)
 	spin_lock_bh(&path->lock);
 	unused = path->state == IBRELK_PATH_DOWN && !path->flow_count && !path_wanted(path);
 	spin_unlock_bh(&path->lock);
-	/* Seen first: one that comes between is a reference too many. */
 	known = !!READ_ONCE(path->cm) + !!READ_ONCE(path->lane.cm);
-	smp_rmb();
+	smp_rmb(); /* seen first: one that comes between is a reference too many */
 	return unused && kref_read(&path->ref) <= 1 + known;
 }
 

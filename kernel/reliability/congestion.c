@@ -57,7 +57,8 @@ static void fixed_init(struct rel_conn *conn)
 
 static void fixed_sample(struct rel_conn *conn, u32 sample_ns)
 {
-	(void)conn, (void)sample_ns;
+	(void)conn;
+	(void)sample_ns;
 }
 
 static void fixed_silent(struct rel_conn *conn)
@@ -67,7 +68,8 @@ static void fixed_silent(struct rel_conn *conn)
 
 static void fixed_pause(struct rel_conn *conn, u64 pause_ns)
 {
-	(void)conn, (void)pause_ns;
+	(void)conn;
+	(void)pause_ns;
 }
 
 const struct rel_congestion_ops rel_congestion_fixed = {

@@ -45,7 +45,7 @@ static bool conn_waits(const struct rel_conn *conn)
 
 void rel_ring_give(struct rel_conn *conn, struct rel_sent *ring)
 {
-	BUILD_BUG_ON(REL_RING_BYTES < REL_SPAN_MAX * sizeof(*ring));
+	BUILD_BUG_ON(REL_SPAN_MAX * sizeof(*ring) > REL_RING_BYTES);
 	conn->ring = ring;
 }
 

@@ -553,8 +553,9 @@ static void qp_count_drop(struct ibr_qp *qp, enum wire_verdict verdict)
 }
 
 /*
- * How many packets may this peer have on their way? Datagrams: half of the receive queue is for those who send now, in equal parts; the other half for those who
- * begin, for repeats and for control. In powers of two, or each that comes or goes would be news to all others.
+ * How many packets may this peer have on their way? Datagrams: half of the receive queue is for those who send
+ * now, in equal parts; the other half for those who begin, for repeats and for control. In powers of two, or each
+ * that comes or goes would be news to all others.
  * Context: owner.
  */
 static u16 qp_share(struct ibr_qp *qp, struct ibr_path *path)

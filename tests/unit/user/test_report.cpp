@@ -113,7 +113,7 @@ TEST(report, csv_names_tell_tests_apart)
 		while (std::getline(lines, line))
 			tests[line.substr(0, line.find(",8,"))].insert(test);
 	}
-	EXPECT_EQ(tests.size(), 6u + 3u + 3u);
+	EXPECT_EQ(tests.size(), 6u + 4u + 4u);
 	for (const auto &[name, from] : tests)
 		EXPECT_EQ(from.size(), 1u) << name;
 }
@@ -129,7 +129,7 @@ TEST(report, csv_of_a_failure)
 
 			options.test = test;
 			row.mode = mode;
-			row.mb_per_s = row.messages_per_s = row.acks_per_message = 7;
+			row.mb_per_s = row.messages_per_s = row.acks_per_message = row.acks_per_frame = 7;
 			row.lost = 7;
 
 			std::istringstream good(csv_lines(options, row));
