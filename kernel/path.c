@@ -618,7 +618,7 @@ void ibr_path_mourn(const struct ibr_path *path)
 			    rel->rtt.srtt_ns / (u32)NSEC_PER_USEC, rel->stats.timeouts, path->counters.reconnects);
 }
 
-/* The peer owes acknowledgements for too long. Context: path->lock held. */
+/* The peer has owed ACKs for too long. Context: path->lock held. */
 void ibr_path_give_up(struct ibr_path *path, int error)
 {
 	lockdep_assert_held(&path->lock);

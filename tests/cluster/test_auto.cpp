@@ -52,8 +52,9 @@ protected:
 	static lab::Job endless()
 	{
 		return lab().start(1,
-			built("user/tools/ibrelk-perf") + " bibandwidth 10.1.0.2 --mixed --verify --timeout 60 "
-							  "--iterations 100000000 --size 32768 --mode auto");
+			built("user/tools/ibrelk-perf") +
+				" bibandwidth 10.1.0.2 --mixed --verify --timeout 60 "
+				"--iterations 100000000 --size 32768 --mode auto");
 	}
 
 	static void stop(lab::Job &job)

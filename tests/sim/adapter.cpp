@@ -453,8 +453,8 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		return 0;
 	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_alloc_refuse(GFP_KERNEL))
 		return -ENOMEM;
-	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_troubled && !sim_alloc_calm &&
-		sim_chance(SIM_RANDOM_FAULT, sim_config.rebuild_errors))
+	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_troubled &&
+		!sim_alloc_calm && sim_chance(SIM_RANDOM_FAULT, sim_config.rebuild_errors))
 		return -EIO;
 	qp->state = attr->qp_state;
 	sim_trace("queue pair %u of node %u: state %d with %zu receives and %zu completions", qp->qp_num,

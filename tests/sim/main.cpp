@@ -181,11 +181,11 @@ int main(int argc, char **argv)
 			report(options, seed, config, outcome);
 		}
 	}
-	std::printf(
-		"%llu runs, %llu messages, %llu delivered, %llu MiB, %llu packets (%llu lost, %llu refused), %llu lanes, "
-		"%llu events, %llu interruptions, fingerprint %016llx\n",
-		runs, sum.messages, sum.delivered, sum.bytes >> 20, sum.packets, sum.lost, sum.rejected_old, sum.lanes,
-		sum.events, sum.preempted, fingerprint);
+	std::printf("%llu runs, %llu messages, %llu delivered, %llu MiB, %llu packets (%llu lost, %llu "
+		    "refused), %llu lanes, "
+		    "%llu events, %llu interruptions, fingerprint %016llx\n",
+		runs, sum.messages, sum.delivered, sum.bytes >> 20, sum.packets, sum.lost, sum.rejected_old,
+		sum.lanes, sum.events, sum.preempted, fingerprint);
 	std::printf("%llu passed, %llu failed\n", runs - failed, failed);
 	return failed ? 1 : 0;
 }

@@ -17,8 +17,8 @@ namespace
 
 constexpr unsigned char mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-constexpr const char *mode_names[IBRELK_MODE_COUNT] = {
-	"default", "rc-native", "uc-native", "ud-native", "rc-reliable", "uc-reliable", "ud-reliable", "auto"};
+constexpr const char *mode_names[IBRELK_MODE_COUNT] = {"default", "rc-native", "uc-native", "ud-native",
+	"rc-reliable", "uc-reliable", "ud-reliable", "auto"};
 
 bool parse_number(std::string_view text, std::uint32_t &value)
 {

@@ -272,13 +272,12 @@ std::string paths_table(Paths paths, bool counters)
 	for (const ibrelk_path_info &p : paths) {
 		const ibrelk_counters &c = p.counters;
 
-		table.add({gid_text(p.local_gid), gid_text(p.remote_gid), mode_text(p),
-				  state_name(p.state), fmt::format("{}/{}", text_of(p.device), p.port),
-				  number(p.mtu), number(p.srtt_us), number(p.rto_us), number(p.window),
-				  number(p.in_flight), number(p.queue), bytes_text(p.memory_bytes),
-				  bytes_text(p.memory_bytes_max), number(c.tx_segments),
-				  number(retransmits(c)), number(c.rx_duplicates), number(drops(c)),
-				  number(c.tx_acks_explicit + c.tx_acks_credit),
+		table.add({gid_text(p.local_gid), gid_text(p.remote_gid), mode_text(p), state_name(p.state),
+				  fmt::format("{}/{}", text_of(p.device), p.port), number(p.mtu),
+				  number(p.srtt_us), number(p.rto_us), number(p.window), number(p.in_flight),
+				  number(p.queue), bytes_text(p.memory_bytes), bytes_text(p.memory_bytes_max),
+				  number(c.tx_segments), number(retransmits(c)), number(c.rx_duplicates),
+				  number(drops(c)), number(c.tx_acks_explicit + c.tx_acks_credit),
 				  number(c.tx_acks_piggybacked), error_text(p.error)},
 			counters ? counters_line(c) : "");
 	}

@@ -139,8 +139,8 @@ public:
 	u64 now = 77 * ms;
 	End ends[2];
 	Random random;
-	bool forgets = false; // owners take the ring back whenever they may
-	std::vector<std::pair<u64, u64>> outages;                   // nothing gets through from, to
+	bool forgets = false;                     // owners take the ring back whenever they may
+	std::vector<std::pair<u64, u64>> outages; // nothing gets through from, to
 	std::function<bool(const End &from, const Packet &)> drops; // loses this packet
 	std::function<u64(const End &from, const Packet &)> queue;  // adds so much to its delay
 

@@ -14,7 +14,7 @@ namespace fake
 struct Behaviour {
 	int open_error = 0; // of open(), positive; 0: there is a module
 	std::uint32_t abi_version = IBRELK_ABI_VERSION;
-	std::uint32_t modes = 0x7e;          // that can be used
+	std::uint32_t modes = 0xfe;          // that can be used
 	std::uint32_t sends_max = 4096;      // outstanding sends, where the endpoint does not say
 	bool hold_sends = false;             // sends stay outstanding until release_sends()
 	std::uint32_t accept_max = 1u << 20; // commands accepted of one batch

@@ -110,7 +110,7 @@ TEST(show, endpoints_ports_query)
 	port.modes = 1u << IBRELK_MODE_RC_NATIVE;
 	port.drop_token = 6;
 	port.drop_version = 1;
-	query.modes = 0x7e;
+	query.modes = 0xfe;
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "10.1.0.2:77#3"));
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "gone"));
 	EXPECT_TRUE(has(tool::endpoints_table({&endpoint, 1}, false), "48M"));
@@ -119,7 +119,7 @@ TEST(show, endpoints_ports_query)
 	EXPECT_FALSE(has(tool::ports_table({&port, 1}, false), "drop_token"));
 	EXPECT_TRUE(has(tool::ports_table({&port, 1}, true), "drop_version=1 drop_token=6"));
 	EXPECT_TRUE(has(tool::query_text(query),
-		"rc-native,uc-native,ud-native,rc-reliable,uc-reliable,ud-reliable"));
+		"rc-native,uc-native,ud-native,rc-reliable,uc-reliable,ud-reliable,auto"));
 	json.begin_object();
 	tool::endpoints_json(json, {&endpoint, 1});
 	tool::ports_json(json, {&port, 1});
