@@ -185,7 +185,7 @@ void check_hello(const u8 *data, size_t length)
 	else if (data[4] != 1)
 		must(verdict == WIRE_BAD_VERSION, "a handshake is of another version");
 	else
-		must((verdict == WIRE_OK) == (data[5] >= 1 && data[5] <= 3 && data[6] >= 1 && data[6] <= 6),
+		must((verdict == WIRE_OK) == (data[5] >= 1 && data[5] <= 3 && data[6] >= 1 && data[6] <= 7),
 			"a handshake is possible");
 }
 
