@@ -11,7 +11,6 @@ void rel_conn_init(struct rel_conn *conn, const struct rel_config *config,
 	conn->ops = ops;
 	conn->config = *config;
 	conn->heard_ns = now;
-	conn->made_ns = now;
 	conn->random = config->seed;
 	rel_timer_init(conn);
 	rel_rtt_init(conn);

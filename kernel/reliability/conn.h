@@ -246,7 +246,7 @@ enum rel_timer {
  * @loss: likewise
  * @congestion: likewise
  * @heard_ns: when a valid header last came
- * @made_ns: when the queue pair was last made anew
+ * @made_ns: when the queue pair was last made anew; 0: it is the first
  * @owed_ns: 0, or, if that was while the peer owed an answer, and nothing was heard since: from when on it has
  * @timer_ns: deadline of each timer, or REL_TIME_NEVER
  * @random: state of a small generator, for jitter
