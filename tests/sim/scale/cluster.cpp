@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 #include "cluster.hpp"
+#include "broken.hpp"
 
 namespace scale
 {
@@ -9,12 +10,6 @@ namespace
 {
 
 constexpr u32 credit_pkts = 64; // IBR_CREDIT_PKTS
-
-void require(bool holds, const char *rule)
-{
-	if (!holds)
-		throw Broken(rule);
-}
 
 // A cookie says which segment of which message; it is never NULL.
 void *cookie_of(u32 message, u32 segment)

@@ -11,7 +11,6 @@
 
 #include <deque>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -22,13 +21,6 @@ constexpr u32 packet_bytes_max = 4096;
 constexpr u32 header_bytes = sizeof(wire_header) + sizeof(wire_frame);
 constexpr u32 segment_bytes = packet_bytes_max - header_bytes;
 constexpr u32 segments_max = 64;
-
-// A rule of the engine was broken.
-class Broken : public std::runtime_error
-{
-public:
-	using std::runtime_error::runtime_error;
-};
 
 enum class Kind : u8 { open, accept, data };
 

@@ -9,6 +9,7 @@
 
 #include "calendar.hpp"
 #include "pool.hpp"
+#include "random.hpp"
 
 #include <functional>
 
@@ -61,26 +62,6 @@ struct Packet {
 	u32 serial;  // of the message: whether it is still that one
 	u32 segment;
 	u32 next;
-};
-
-class Random // splitmix64: small, and the same everywhere
-{
-public:
-	explicit Random(u64 seed) : state_(seed)
-	{
-	}
-
-	u64 next()
-	{
-		u64 z = state_ += 0x9e3779b97f4a7c15;
-
-		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-		z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-		return z ^ (z >> 31);
-	}
-
-private:
-	u64 state_;
 };
 
 class Network

@@ -2,6 +2,8 @@
 
 #include "scenario.hpp"
 
+#include "broken.hpp"
+
 #include <memory>
 #include <numeric>
 
