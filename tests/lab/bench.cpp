@@ -6,8 +6,10 @@
 
 #include "report.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <poll.h>
+#include <sched.h>
 #include <set>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -94,6 +96,44 @@ File make_initramfs(const BenchOptions &options, const Kernel &kernel)
 	return initramfs.finish();
 }
 
+// One thread of the emulator executes the guest; the main thread is woken whenever idle time was skipped, and
+// may skip some itself. On several processors it comes sooner or later, as the host likes, and runs with much
+// idling were seen to differ, all the more on a busy host. So all threads share a processor, on which any
+// other gives way to the main thread at once.
+class Order
+{
+public:
+	explicit Order(pid_t emulator) : emulator_(emulator)
+	{
+		CPU_ZERO(&processor_);
+		CPU_SET(static_cast<unsigned>(std::max(sched_getcpu(), 0)), &processor_);
+		keep();
+	}
+
+	// Also for threads that there were not before.
+	void keep()
+	{
+		const sched_param no_priority{};
+		std::error_code gone;
+
+		for (const auto &task :
+			fs::directory_iterator(fmt::format("/proc/{}/task", emulator_), gone)) {
+			const pid_t thread = std::stoi(task.path().filename().string());
+
+			if (!kept_.insert(thread).second)
+				continue;
+			sched_setaffinity(thread, sizeof(processor_), &processor_);
+			if (thread != emulator_)
+				sched_setscheduler(thread, SCHED_IDLE, &no_priority);
+		}
+	}
+
+private:
+	pid_t emulator_;
+	cpu_set_t processor_;
+	std::set<pid_t> kept_;
+};
+
 } // namespace
 
 BenchResult bench(const BenchOptions &options)
@@ -133,7 +173,9 @@ BenchResult bench(const BenchOptions &options)
 	Child emulator(command, {initramfs.fd(), console.fd(), output.fd(), archive.fd()}, errors.fd());
 	const File process(static_cast<int>(syscall(SYS_pidfd_open, emulator.pid(), 0)));
 	const auto deadline = begin + std::chrono::duration_cast<std::chrono::milliseconds>(options.limit);
+	Order order(emulator.pid());
 	for (pollfd ended{process.fd(), POLLIN, 0}; poll(&ended, 1, 100) == 0; show()) {
+		order.keep();
 		if (std::chrono::steady_clock::now() < deadline)
 			continue;
 		emulator.kill();
