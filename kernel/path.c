@@ -539,7 +539,7 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 
 void ibr_path_failed(struct ibr_path *path, int error)
 {
-	u64 now;
+	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, now;
 
 	spin_lock_bh(&path->lock);
 	now = ktime_get_ns();
@@ -548,11 +548,11 @@ void ibr_path_failed(struct ibr_path *path, int error)
 		goto out;
 	path->error = error;
 	/*
-	 * A peer that was there may come back: what was accepted waits for it, up to the limit. A peer
-	 * that was never there is an error at once.
+	 * A peer that was there may come back: what was accepted waits for it, up to the limit, which counts from
+	 * its last sign of life, and not from the last handshake. A peer that was never there is an error at once.
 	 */
 	if (!path->removed && path->established && path->broken_since && path_wanted(path) &&
-	    now - path->broken_since < (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) {
+	    now - path->broken_since < limit && rel_debt_ns(&path->rel, now) < limit) {
 		path->state = IBRELK_PATH_CONNECTING;
 		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
 		goto out;
