@@ -849,11 +849,11 @@ static void cm_call(struct ibr_cm *cm)
 		cm_retry(cm, ret, RETRY_MS);
 }
 
-/* An effort begins; the peer's HELLO, or the path, asks for it. */
+/* An effort begins; the peer's HELLO, or the path, asks for it. An attempt that is under way is its first. */
 static void cm_begin(struct ibr_cm *cm)
 {
 	cm->deadline = jiffies + msecs_to_jiffies(READ_ONCE(connect_timeout_ms));
-	cm->attempts = 0;
+	cm->attempts = !!cm->active;
 	cm->error = 0;
 	cm_call(cm);
 }
@@ -943,8 +943,8 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct i
 	}
 	link_drop(&cm->passive);
 	cm->passive = link;
-	if (!cm->active)
-		cm_begin(cm);
+	/* Also if there was one: who calls again shall not share the end of what he called for before. */
+	cm_begin(cm);
 }
 
 /* A HELLO. Takes over the caller's reference to the link. */
