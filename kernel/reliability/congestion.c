@@ -30,7 +30,7 @@
 #define WARY_ROUNDS	64		/* after a cut by loss; of 1 packet in 1000, every other is wary at most */
 #define SCALE_MAX	4		/* small windows: the target is at most so many times farther away */
 #define DECREASE_MAX	2		/* at most to 1/2 (Swift's max_mdf) */
-#define LOST_FREE	2		/* packets lost in a round trip without saying anything ... */
+#define LOST_FREE	1		/* packets lost in a round trip without saying anything ... */
 #define LOST_SHARE	8		/* ... and one of so many */
 #define PAUSE_NS	10000000000ull	/* after which the smallest round trip is learned anew */
 
@@ -106,6 +106,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	u32 window = congestion->window;
 	u32 sent = conn->sender.next - congestion->round;
 	u32 lost = congestion->lost;
+	u32 among = max_t(u32, sent, congestion->sent);
 	u32 least = window - window / DECREASE_MAX;
 	bool wary = congestion->wary;
 	u64 target;
@@ -117,7 +118,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 		goto out;			/* question and answer: nothing to think about */
 	target = target_ns(conn);
 	late = sample_ns > target;
-	if (lost > LOST_FREE + sent / LOST_SHARE || (lost && late)) {
+	if (lost > LOST_FREE + DIV_ROUND_UP(among, LOST_SHARE) || (lost && late)) {
 		/* What got through is what the path bears. */
 		window = min(least, max(window * (sent - min(lost, sent)) / max(sent, 1u), ONE_PKT));
 		congestion->wary = WARY_ROUNDS;
@@ -144,6 +145,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	window_set(conn, window);
 out:
 	congestion->round = conn->sender.next;
+	congestion->sent = min_t(u32, sent, U16_MAX);
 	congestion->lost = 0;
 	congestion->limited = false;
 }
@@ -159,11 +161,24 @@ static void delay_silent(struct rel_conn *conn)
 	window_set(conn, min(congestion->window / 2, ONE_PKT));
 }
 
-/* What was learned before a pause is old (RFC 5681, 4.1). */
+/*
+ * What was learned before a pause gets old (RFC 5681, 4.1), by half with each RTO, and is found again quickly (RFC 2861,
+ * 3.2): who answers at length pauses for as long as the other side asks at length.
+ */
 static void delay_pause(struct rel_conn *conn, u64 pause_ns)
 {
-	if (conn->congestion.window > WINDOW_FIRST)
-		window_set(conn, WINDOW_FIRST);
+	struct rel_congestion *congestion = &conn->congestion;
+	u32 window = congestion->window;
+	u64 old_ns = pause_ns;
+
+	if (window > WINDOW_FIRST) {
+		congestion->threshold = max(congestion->threshold, window - window / 4);
+		while (window > WINDOW_FIRST && old_ns > conn->rtt.rto_ns) {
+			window = max(window / 2, WINDOW_FIRST);
+			old_ns -= conn->rtt.rto_ns;
+		}
+		window_set(conn, window);
+	}
 	if (pause_ns > PAUSE_NS)
 		conn->rtt.min_old = true;	/* the route may be another; now there is no queue of our own */
 }

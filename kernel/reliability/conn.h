@@ -179,6 +179,7 @@ struct rel_loss {
  * @window_half: half of it, rounded up
  * @limited: since the last sample, something had to wait for the window
  * @wary: round trips for which it does not grow while they are late
+ * @sent: packets sent in the round trip before the last sample, among which some of @lost may be
  * @lost: packets that RACK or the tail probe have declared lost since then
  * @round: next number to be sent, then
  * @window: in 1/256 packets
@@ -192,6 +193,7 @@ struct rel_congestion {
 	u16 window_half;
 	bool limited;
 	u8 wary;
+	u16 sent;
 	u32 lost;
 	u32 round;
 	u32 window;

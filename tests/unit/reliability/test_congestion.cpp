@@ -288,10 +288,10 @@ TEST(rel_congestion_delay, some_loss_alone_says_nothing)
 	Side side(config_delay());
 
 	grown(side, 32);
-	side.conn.congestion.lost = 6; // 2, and an eighth of 32
+	side.conn.congestion.lost = 5; // 1, and an eighth of 32
 	round_trip(side, 60 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), 33 * pkt);
-	side.conn.congestion.lost = 7;
+	side.conn.congestion.lost = 7; // 1, and an eighth of 33, which is 5
 	round_trip(side, 60 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), (33 * pkt + 1) / 2);
 }
@@ -302,9 +302,24 @@ TEST(rel_congestion_delay, one_of_eight_may_be_lost)
 		Side side(config_delay());
 
 		grown(side, 56);
-		side.conn.congestion.lost = 9 + more;
+		side.conn.congestion.lost = 8 + more;
 		round_trip(side, 60 * us);
 		EXPECT_EQ(rel_window_256(&side.conn), more ? 28 * pkt : 57 * pkt);
+	}
+}
+
+// Whoever has little to send finds out about what was lost when he had much.
+TEST(rel_congestion_delay, losses_may_be_of_the_round_trip_before)
+{
+	for (const bool more : {false, true}) {
+		Side side(config_delay());
+
+		grown(side, 40);
+		round_trip(side, 60 * us);
+		side.conn.congestion.lost = 6 + more; // 1, and an eighth of 40
+		round_trip(side, 60 * us, 10);
+		EXPECT_EQ(rel_window_256(&side.conn), more ? 41 * pkt * 3 / 10 : 41 * pkt);
+		EXPECT_EQ(side.conn.stats.window_cuts, more ? 1u : 0u);
 	}
 }
 
@@ -487,22 +502,48 @@ TEST(rel_congestion_delay, pacing_is_bounded)
 	EXPECT_EQ(side.conn.congestion.pace_ns, 100 * ms) << "rto_max_us";
 }
 
-TEST(rel_congestion_delay, starts_again_after_a_pause)
+TEST(rel_congestion_delay, forgets_half_with_each_time_out_of_a_pause)
+{
+	// Since the last packet was sent, in time-outs; and what is left of 41 packets.
+	for (const auto &[pause, left] : {std::pair{0u, 41 * pkt}, std::pair{1u, 41 * pkt / 2},
+		     std::pair{2u, 41 * pkt / 4}, std::pair{3u, 8 * pkt}, std::pair{1000u, 8 * pkt}}) {
+		Side side(config_delay());
+
+		grown(side, 40);
+		side.conn.congestion.threshold = 20 * pkt;
+		round_trip(side, 60 * us);
+		side.now = side.conn.sender.sent_ns + pause * side.conn.rtt.rto_ns + 1;
+		ASSERT_TRUE(side.can_send());
+		side.send();
+		EXPECT_EQ(rel_window_256(&side.conn), left) << pause;
+		EXPECT_EQ(side.conn.congestion.threshold, pause ? 41 * pkt - 41 * pkt / 4 : 20 * pkt)
+			<< pause;
+	}
+}
+
+TEST(rel_congestion_delay, a_pause_makes_no_small_window_larger)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.window = 3 * pkt;
+	side.conn.congestion.threshold = 3 * pkt;
+	side.conn.congestion.window_pkts = 3;
+	side.now = side.conn.sender.sent_ns + 10 * side.conn.rtt.rto_ns;
+	side.send();
+	EXPECT_EQ(rel_window_256(&side.conn), 3 * pkt);
+	EXPECT_EQ(side.conn.congestion.threshold, 3 * pkt);
+}
+
+TEST(rel_congestion_delay, learns_the_smallest_round_trip_anew_after_a_long_pause)
 {
 	Side side(config_delay());
 
 	grown(side, 40);
-	round_trip(side, 60 * us);
-	side.now += side.conn.rtt.rto_ns + 1;
-	EXPECT_TRUE(side.can_send());
-	side.send();
-	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
-	side.take(side.peer_ack(side.conn.sender.next));
-
-	side.now = side.conn.ring[(side.conn.sender.next - 1) % REL_SPAN_MAX].sent_ns + 10000 * ms;
+	side.now = side.conn.sender.sent_ns + 10000 * ms;
 	round_trip(side, 400 * us, 1);
 	EXPECT_EQ(side.conn.rtt.min_ns, 50 * us);
-	side.now = side.conn.ring[(side.conn.sender.next - 1) % REL_SPAN_MAX].sent_ns + 10000 * ms + 1;
+	side.now = side.conn.sender.sent_ns + 10000 * ms + 1;
 	round_trip(side, 400 * us, 1);
 	EXPECT_EQ(side.conn.rtt.min_ns, 400 * us) << "the route may be another";
 }
@@ -549,12 +590,13 @@ struct Incast {
 	bool done = true;
 };
 
-// Many senders with as much each for one receiver.
-Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &config)
+// Many senders with as much each for one receiver, all within 10 us; how they follow each other is drawn.
+Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &config, u64 seed = 0)
 {
 	Bottleneck port{queue_pkts};
 	std::vector<std::unique_ptr<Link>> links;
 	Incast result;
+	Random random(seed);
 	u64 started = 0, last = 0;
 
 	for (u32 i = 0; i < senders; i++) {
@@ -576,7 +618,7 @@ Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &c
 		// One packet first: flows are opened before anything is sent on them.
 		started = link.now + 2 * ms;
 		link.plan(0, link.now, 1);
-		link.plan(0, started, packets_each);
+		link.plan(0, started + random.upto(10 * us), packets_each);
 	}
 	for (u64 now = started; last == 0 && now < started + 60000 * ms; now += 2 * us) {
 		bool all = true;
@@ -599,17 +641,23 @@ Incast incast(u32 senders, u32 packets_each, u32 queue_pkts, const rel_config &c
 
 } // namespace
 
-// What is sent before anybody can know of the others costs the more the less there is after it. ibrelk-scale
-// looks at more and larger ones.
+// What is sent before anybody can know of the others costs the more the less there is after it; and then it
+// depends on who comes when, so this is a mean. ibrelk-scale looks at more and larger ones.
 TEST(rel_congestion_delay, incast_does_not_collapse)
 {
 	for (const auto &[senders, each, least] : {std::tuple{2u, 6400u, 0.95}, std::tuple{16u, 800u, 0.95},
-		     std::tuple{128u, 1000u, 0.95}, std::tuple{128u, 100u, 0.85}}) {
-		const Incast result = incast(senders, each, 128, config_delay());
+		     std::tuple{128u, 1000u, 0.95}, std::tuple{128u, 100u, 0.65}}) {
+		double goodput = 0, dropped = 0;
 
-		ASSERT_TRUE(result.done) << senders;
-		EXPECT_GT(result.goodput, least) << senders << " senders of " << each;
-		EXPECT_LT(result.dropped, 0.35) << senders << " senders of " << each;
+		for (const u64 seed : {1, 2, 3, 4}) {
+			const Incast result = incast(senders, each, 128, config_delay(), seed);
+
+			ASSERT_TRUE(result.done) << senders;
+			goodput += result.goodput / 4;
+			dropped += result.dropped / 4;
+		}
+		EXPECT_GT(goodput, least) << senders << " senders of " << each;
+		EXPECT_LT(dropped, 0.35) << senders << " senders of " << each;
 	}
 }
 
