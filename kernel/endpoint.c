@@ -22,7 +22,7 @@
 
 #define SENDS_DEFAULT		4096
 #define RECVS_DEFAULT		65536
-#define UNEXPECTED_DEFAULT	(1024u << 10)
+#define UNEXPECTED_DEFAULT	(2048u << 10)
 #define UNEXPECTED_MIN		(64u << 10)
 #define UNEXPECTED_MAX		(1024u << 20)
 #define POOL_ORDER		8	/* granules of 256 bytes, the unit of message costs */
