@@ -4,9 +4,9 @@
  * a process that waits can poll them itself instead of the softirq.
  *
  * Who polls the receive queue: whoever sets IBR_QP_OWNED. An event clears @armed, and then, unless
- * somebody owns the queue, schedules the softirq. Whoever gives the queue up clears the bit, and
- * then looks at @armed: if it is not set, he arms the queue, and schedules the softirq if
- * completions came in the meantime. With a full barrier between the two steps on either side, one
+ * somebody owns the queue, schedules the softirq. Whoever gives the queue up arms it, clears the bit,
+ * and then looks at @armed again: if it is not set, or completions had come before it was armed, he
+ * schedules the softirq. With a full barrier between the two steps on either side, one
  * of them sees the other, and no completion is forgotten. An event handler may run in hard or soft
  * interrupt, in a workqueue, or even inside our own posting with the connection lock held: all that
  * it does is to schedule.
@@ -180,7 +180,7 @@ void ibr_dest_put(struct ibr_dest *dest)
 
 /* ---- scheduling the softirq --------------------------------------------------------------- */
 
-static void qp_kick(struct ibr_qp *qp)
+static void qp_schedule(struct ibr_qp *qp)
 {
 	/*
 	 * From a task, a raised softirq would wait for ksoftirqd; enabling bottom halves runs it at
@@ -195,6 +195,17 @@ static void qp_kick(struct ibr_qp *qp)
 	}
 }
 
+/*
+ * Something is to be done that no event of the receive queue will tell of. A softirq that runs already may have passed
+ * it, and cannot be scheduled once more before it is over; so whoever polls looks at IBR_QP_AGAIN when he gives up.
+ */
+static void qp_kick(struct ibr_qp *qp)
+{
+	smp_mb__before_atomic(); /* pairs with the one in qp_take() */
+	set_bit(IBR_QP_AGAIN, &qp->state);
+	qp_schedule(qp);
+}
+
 static void qp_recv_event(struct ib_cq *cq, void *context)
 {
 	struct ibr_qp *qp = context;
@@ -202,7 +213,7 @@ static void qp_recv_event(struct ib_cq *cq, void *context)
 	WRITE_ONCE(qp->armed, false);
 	smp_mb(); /* pairs with the one in qp_give_up() */
 	if (!test_bit(IBR_QP_OWNED, &qp->state))
-		qp_kick(qp);
+		qp_schedule(qp);
 }
 
 /* Armed only when slots have run out. */
@@ -238,20 +249,32 @@ static void qp_event(struct ib_event *event, void *context)
 
 static bool qp_take(struct ibr_qp *qp)
 {
-	return !test_and_set_bit(IBR_QP_OWNED, &qp->state);
+	if (test_and_set_bit(IBR_QP_OWNED, &qp->state))
+		return false;
+	/* What was asked for so far is about to be done. */
+	if (test_bit(IBR_QP_AGAIN, &qp->state)) {
+		clear_bit(IBR_QP_AGAIN, &qp->state);
+		smp_mb__after_atomic(); /* pairs with the one in qp_kick() */
+	}
+	return true;
 }
 
+/*
+ * The last that is done with the adapter's queues, so that whoever owns them afterwards may destroy them. An event that
+ * comes while the queue is still owned asks for no poll; it shows in @armed.
+ */
 static void qp_give_up(struct ibr_qp *qp)
 {
+	bool more = false;
+
+	if (!READ_ONCE(qp->armed)) {
+		WRITE_ONCE(qp->armed, true);
+		more = ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0;
+	}
 	clear_bit_unlock(IBR_QP_OWNED, &qp->state);
-	smp_mb(); /* pairs with those in qp_recv_event() and qp_softirq() */
-	if (test_and_clear_bit(IBR_QP_AGAIN, &qp->state))
-		qp_kick(qp);
-	if (READ_ONCE(qp->armed))
-		return;
-	WRITE_ONCE(qp->armed, true);
-	if (ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0)
-		qp_kick(qp);
+	smp_mb(); /* pairs with those in qp_recv_event(), qp_kick() and qp_softirq() */
+	if (more || test_bit(IBR_QP_AGAIN, &qp->state) || !READ_ONCE(qp->armed))
+		qp_schedule(qp);
 }
 
 /* ---- sending ------------------------------------------------------------------------------ */
@@ -757,8 +780,7 @@ static int qp_softirq(struct irq_poll *poll, int budget)
 		irq_poll_complete(poll);
 		set_bit(IBR_QP_AGAIN, &qp->state);
 		smp_mb(); /* pairs with the one in qp_give_up() */
-		if (!test_bit(IBR_QP_OWNED, &qp->state) &&
-		    test_and_clear_bit(IBR_QP_AGAIN, &qp->state))
+		if (!test_bit(IBR_QP_OWNED, &qp->state))
 			irq_poll_sched(poll);
 		return 0;
 	}

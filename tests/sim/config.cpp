@@ -186,6 +186,11 @@ void draw_auto(struct sim_config &c)
 	c.faults_ms = maybe(50) ? c.faults_ms : scaled(200, 4000);
 }
 
+void draw_interrupts(struct sim_config &c)
+{
+	c.interrupt = maybe(25) ? scaled(1000, 500'000) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -216,6 +221,7 @@ struct sim_config config_draw(u64 seed)
 			c.*fault = usual.*fault;
 	}
 	draw_auto(c);
+	draw_interrupts(c);
 	return c;
 }
 

@@ -96,6 +96,7 @@
 	X(preempt, "chances to be interrupted that are taken, ppm", 0)                                        \
 	X(softirq_us, "until a softirq runs, at most", 2)                                                     \
 	X(work_us, "until work runs, at most", 20)                                                            \
+	X(interrupt, "chances of an adapter to go on during a softirq that are taken, ppm", 0)                 \
 	X(reuse, "caches give out again what was freed last", 0)                                              \
 	/* counters */                                                                                         \
 	X(wrap, "how far below their wrap counters begin; 0: they begin with 0", 0)                           \

@@ -239,6 +239,24 @@ void sim_preempt()
 	}
 }
 
+static void rcu_grace(void *);
+
+// Adapters go on while a softirq runs, and say so by interrupts: at the end of a part that holds a spinlock.
+void sim_interrupt()
+{
+	if (frames.back().held.context != SIM_SOFTIRQ || frames.size() > depth_max || sim_preempt_off ||
+		!sim_config.interrupt || !sim_chance(SIM_RANDOM_INTERRUPT, sim_config.interrupt))
+		return;
+	now += sim_below(SIM_RANDOM_INTERRUPT, 10'000);
+	for (auto it = queue.begin(); it != queue.end() && it->first.at <= now; ++it) {
+		if (it->second.context != SIM_WIRE || it->second.function == rcu_grace)
+			continue;
+		sim_counts.preempted++;
+		run(it);
+		return;
+	}
+}
+
 void sim_pause_node(u32 node, u64 until)
 {
 	paused[node] = until;

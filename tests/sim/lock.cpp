@@ -98,6 +98,8 @@ void sim_lock_release(sim_lock *lock)
 	lock->held = false;
 	if (lock->sleeps)
 		sim_preempt();
+	else
+		sim_interrupt();
 }
 
 void sim_lock_check(const sim_lock *lock, const char *where)

@@ -26,6 +26,7 @@ enum sim_stream {
 	SIM_RANDOM_APP,
 	SIM_RANDOM_FAULT,
 	SIM_RANDOM_ALLOC,
+	SIM_RANDOM_INTERRUPT,
 	SIM_STREAMS
 };
 
@@ -68,6 +69,7 @@ void sim_pause_node(u32 node, u64 until);
 void sim_jump(u64 ns);
 /* sim_preempt() - something else may run here */
 void sim_preempt(void);
+void sim_interrupt(void);
 /* sim_preempt_off - above 0: nothing does */
 extern int sim_preempt_off;
 /* sim_enter(), sim_leave() - do something on behalf of a node, in a context */

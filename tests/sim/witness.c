@@ -189,6 +189,16 @@ static void check_outflow(const struct ibr_outflow *flow)
 		sim_fail("state", "outflow %u has sent before it is open", flow->h.id);
 }
 
+/* Whoever waits for a slot is told when there is one: by a completion that is still to come, or by a poll. */
+static void check_slots(const struct ibr_qp *qp)
+{
+	if (qp->closed || qp->failed || !qp->live || !qp->free_count || (s32)(qp->reapable - qp->completed) > 0 ||
+	    qp->state || qp->poll.scheduled)
+		return;
+	if (qp->starved || !list_empty(&qp->starved_dests))
+		sim_fail("wake", "queue pair: somebody waits for one of %u slots, and nobody polls", qp->free_count);
+}
+
 static void check_path(const struct ibr_path *path)
 {
 	const struct rel_conn *rel = &path->rel;
@@ -231,6 +241,10 @@ static void check_path(const struct ibr_path *path)
 		sim_fail("timer", "path: the engine waits for %llu, and no timer runs", rel_next_timeout(rel));
 	if (!path->removed && path->starved && !path->timer.timer.id)
 		sim_fail("timer", "path: starved, and no timer runs");
+	if (path->qp)
+		check_slots(path->qp);
+	if (path->lane.qp)
+		check_slots(path->lane.qp);
 }
 
 /*

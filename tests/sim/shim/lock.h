@@ -74,6 +74,8 @@ void synchronize_rcu(void);
 
 /* One processor, nothing is reordered. */
 #define smp_mb()		do { } while (0)
+#define smp_mb__before_atomic()	do { } while (0)
+#define smp_mb__after_atomic()	do { } while (0)
 #define smp_rmb()	smp_mb()
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_store_release(p, value)	WRITE_ONCE(*(p), value)
