@@ -24,6 +24,7 @@
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
 #define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
+#define IBR_MISSING_MAX		64u	/* native modes: messages passed over that a flow remembers */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 
 /* What one eager message costs of a flow's credit; both sides compute the same. */
@@ -80,6 +81,7 @@ enum ibr_outflow_state {
  * @state: may be read without the lock where a guess will do
  * @closing: the endpoint was closed: only what was accepted still goes out
  * @announcing: native modes: RTSs that are not acknowledged; eager messages wait until there is none
+ * @announce_first: ... sequence of the first of those, or of one before it that is acknowledged
  * @remote_handle: what the receiver calls the flow; valid when OPEN
  * @sequence: of the next message; each opening begins with 0
  * @cost: eager cost spent since it was opened, cost bytes
@@ -105,6 +107,7 @@ struct ibr_outflow {
 	enum ibr_outflow_state state;
 	bool closing;
 	u32 announcing;
+	u32 announce_first;
 	u32 remote_handle;
 	u32 sequence;
 	u64 cost;
@@ -228,7 +231,7 @@ struct ibr_recv {
  * @src_generation: its generation; immutable
  * @gone: off the path
  * @next: sequence expected next
- * @missing: native modes: bit i: message @next - 1 - i was lost
+ * @missing: native modes: bit i: message @next - 1 - i was lost; IBR_MISSING_MAX of them
  * @limit: credit: granted in all since it was opened, cost bytes
  * @advertised: ... and told
  * @grant: how much of the endpoint's memory is reserved for this flow, cost bytes; at most IBR_GRANT_MAX

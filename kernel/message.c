@@ -528,7 +528,7 @@ static void rts_too_late(struct ibr_path *path, struct ibr_inflow *flow, const s
 		.fin.status = cpu_to_le32(EIO),
 	};
 
-	if (behind > 64 || !(flow->missing & BIT_ULL(behind - 1))) {
+	if (behind > IBR_MISSING_MAX || !(flow->missing & BIT_ULL(behind - 1))) {
 		path->counters.rx_duplicates++;
 		return;
 	}

@@ -264,6 +264,14 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 		list_del_init(&flow->ready);
 		return true;
 	}
+	/*
+	 * Native modes: one that is overtaken is passed over, and refused when it comes. The receiver knows for so
+	 * many what was passed over. Comes back when all are acknowledged.
+	 */
+	if (flow->announcing && flow->sequence - flow->announce_first >= IBR_MISSING_MAX) {
+		list_del_init(&flow->ready);
+		return true;
+	}
 	if (!ibr_path_can_emit(path, true, 0))
 		return false;
 	if (ibr_handle_add(path, &send->h, IBR_HANDLE_SEND)) {
@@ -289,8 +297,11 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	}
 	send->sequence = flow->sequence++;
 	flow->announced++;
-	send->announcing = path->native;
-	flow->announcing += send->announcing;
+	if (path->native) {
+		send->announcing = true;
+		if (!flow->announcing++)
+			flow->announce_first = send->sequence;
+	}
 	list_move_tail(&send->link, &flow->sent);
 	path->counters.tx_rendezvous++;
 	return true;
