@@ -628,14 +628,16 @@ static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length
 /*
  * A packet before ibr_qp_start(). The other side may send as soon as it has our answer, and its
  * confirmation, a datagram of the connection manager, may come later or be lost. A packet with our
- * token and the right checksum proves just as well that our answer has arrived.
+ * token and the right checksum proves just as well that our answer has arrived. Whoever asked does not know
+ * the checksum yet, and keeps what comes: all is checked again, by the path.
  * Return: the packet is kept. Context: owner.
  */
 static bool qp_hold(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length)
 {
-	enum wire_verdict verdict;
+	enum wire_verdict verdict = WIRE_OK;
 
-	verdict = wire_parse((u8 *)recv->data + qp->grh, length, qp->token, qp->secret);
+	if (qp->early)
+		verdict = wire_parse((u8 *)recv->data + qp->grh, length, qp->token, qp->secret);
 	if (verdict != WIRE_OK) {
 		qp_count_drop(qp, verdict);
 		return false;

@@ -4,6 +4,7 @@
  * they must be. They read, and never change, what they look at.
  */
 #include "module.h"
+#include "device.h"
 #include "drive.h"
 #include "flow.h"
 #include "path.h"
@@ -370,6 +371,23 @@ static void check_ends(const struct ibr_outflow *out, const struct ibr_path *bac
 	sim_fail("state", "an open flow has no other end");
 }
 
+/* Nobody sends before the other side can know his packets. */
+static void check_known(const struct ibr_path *path)
+{
+	const struct sim_config *c = &sim_config;
+	struct ibr_port *port;
+
+	if (c->replay || c->corrupt || c->wedges || c->qp_errors || c->post_errors || c->flaps || c->partitions)
+		return;
+	port = ibr_port_find_gid(path->key.local_gid);
+	if (!port)
+		return;
+	if (atomic64_read(&port->drops[WIRE_BAD_TOKEN]))
+		sim_fail("known", "a port has dropped %llu packets that it did not know",
+			 (u64)atomic64_read(&port->drops[WIRE_BAD_TOKEN]));
+	ibr_port_put(port);
+}
+
 void sim_check_quiet(void)
 {
 	const struct ibr_path *path, *back;
@@ -380,6 +398,7 @@ void sim_check_quiet(void)
 		path = paths[i];
 		if (path->removed)
 			continue;
+		check_known(path);
 		if (path->queue || path->memory || (path->established && rel_in_flight(&path->rel)))
 			sim_fail("progress", "path: %u fragments wait, %u packets in flight", path->queue,
 				 rel_in_flight(&path->rel));
