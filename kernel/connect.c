@@ -1310,6 +1310,40 @@ static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hell
 	return 0;
 }
 
+/*
+ * The path that a HELLO is about: of a lane, the one whose life it names; else one is made if there is none. Return: path
+ * with a reference, or NULL, and @reason.
+ */
+static struct ibr_path *request_path(const struct ibr_path_key *key, const struct wire_hello *hello, bool lane,
+				     u8 *reason)
+{
+	struct ibr_remote remote;
+	struct ibr_path *path;
+
+	if (lane) {
+		*reason = WIRE_REJECT_UNKNOWN;
+		path = ibr_path_find_key(key);
+		if (!path)
+			return NULL;
+		hello_remote(hello, &remote);
+		if (ibr_lane_knows(path, &remote))
+			return path;
+		ibr_path_put(path);
+		return NULL;
+	}
+	path = ibr_path_get_key(key, true);
+	if (IS_ERR(path)) {
+		*reason = PTR_ERR(path) == -ENODEV ? WIRE_REJECT_MODE : WIRE_REJECT_BUSY;
+		return NULL;
+	}
+	if (path->transport == &ibr_transport_loop) {
+		*reason = WIRE_REJECT_MODE;	/* this node reaches itself without asking */
+		ibr_path_put(path);
+		return NULL;
+	}
+	return path;
+}
+
 static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 {
 	struct wire_hello hello = {};
@@ -1318,6 +1352,8 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	struct ibr_link *link;
 	struct ibr_path *path;
 	struct ibr_cm *cm;
+	bool lane;
+	u8 reason;
 
 	switch (wire_hello_parse(cm_event->param.conn.private_data,
 				 cm_event->param.conn.private_data_len, &hello)) {
@@ -1330,7 +1366,8 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	}
 	if (hello.step != WIRE_HELLO || !hello_sane(&hello))
 		return request_reject(id, &hello, WIRE_REJECT_MALFORMED);
-	if ((mode_type(hello.mode) != id->qp_type && !hello_of_lane(&hello, id->qp_type)) ||
+	lane = hello_of_lane(&hello, id->qp_type);
+	if ((mode_type(hello.mode) != id->qp_type && !lane) ||
 	    (ibr_mode_native(hello.mode) && !READ_ONCE(ibr_allow_native)))
 		return request_reject(id, &hello, WIRE_REJECT_MODE);
 	if (request_path_key(id, &hello, &key))
@@ -1338,11 +1375,10 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	if (atomic_read(&passive_count) >= PASSIVE_MAX)
 		return request_reject(id, &hello, WIRE_REJECT_BUSY);
 
-	path = ibr_path_get_key(&key, true);
-	if (IS_ERR(path))
-		return request_reject(id, &hello, PTR_ERR(path) == -ENODEV ? WIRE_REJECT_MODE :
-									     WIRE_REJECT_BUSY);
-	cm = cm_get(path, hello_of_lane(&hello, id->qp_type));
+	path = request_path(&key, &hello, lane, &reason);
+	if (!path)
+		return request_reject(id, &hello, reason);
+	cm = cm_get(path, lane);
 	ibr_path_put(path);
 	if (!cm)
 		return request_reject(id, &hello, WIRE_REJECT_BUSY);

@@ -186,6 +186,18 @@ err_free:
 	return ERR_PTR(ret);
 }
 
+struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key)
+{
+	struct ibr_path *path;
+
+	mutex_lock(&table_lock);
+	path = rhashtable_lookup_fast(&paths, key, by_key);
+	if (path)
+		ibr_path_get(path);
+	mutex_unlock(&table_lock);
+	return path;
+}
+
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 {
 	struct ibr_path *path;

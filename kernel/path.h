@@ -204,6 +204,9 @@ struct ibr_path {
 
 /* ---- what flows, connect.c and transports use (path.c, drive.c) ---- */
 
+/** ibr_path_find_key() - find the path. Return: path with a reference, or NULL: there is none. Context: process */
+struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key);
+
 /**
  * ibr_path_get_key() - find the path, or make it (state DOWN)
  * @key: both addresses and the mode

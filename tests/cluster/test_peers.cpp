@@ -149,6 +149,17 @@ TEST_F(Peers, callers_that_make_no_sense)
 	expect_working();
 }
 
+// Nobody needs the connection manager to reach the own node; who asks nevertheless leaves nothing behind.
+TEST_F(Peers, callers_from_the_own_node)
+{
+	need_server();
+	for (const char *kind : {"", " --ud"}) {
+		const Result result = lab().run(2, cmpeer(std::string("call 10.1.0.2 --say hello") + kind));
+		EXPECT_NE(result.output.find("refused 2"), std::string::npos) << kind << ": " << result.output;
+	}
+	expect_working();
+}
+
 // One that says HELLO, and then nothing more, holds up nobody; the right one behind the same address
 // included.
 TEST_F(Peers, a_caller_that_never_confirms)
