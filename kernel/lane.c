@@ -12,7 +12,7 @@
 
 #define PERIODS		100			/* auto_uc_idle_ms are so many of those for which the rate must last */
 #define HYSTERESIS		10	/* a lane is given back below this share of the rate that earned it */
-#define RETRY_NS		NSEC_PER_SEC		/* after the first failure; then twice as long each time, ... */
+#define RETRY_NS		((u64)NSEC_PER_SEC)	/* after the first failure; then twice as long each time, ... */
 #define RETRIES_MAX		8	/* ... up to four minutes */
 #define RATE_MAX		1000000u
 #define IDLE_MIN_MS		10u

@@ -507,6 +507,7 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	lockdep_assert_held(&path->connect_lock);
 	ibr_frag_refill();		/* for the requests of flows that are asked for again */
 	spin_lock_bh(&path->lock);
+	path->now = ktime_get_ns();
 	same = path->established && remote->token == path->remote.token &&
 	       !memcmp(remote->instance, path->remote.instance, sizeof(remote->instance));
 	/* What was cut for larger packets could never be sent again; and the peer does not learn that they grow. */
@@ -527,6 +528,9 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	/* Whoever has spoken with a former life of the peer learns that it is over. */
 	if (!same && path->established)
 		path_reset(path, -ECONNRESET, true);
+	/* A lane's buffers have the size that packets had when it was made. */
+	if (same && remote->packet_max != path->remote.packet_max)
+		ibr_lane_drop(path);
 	WARN_ON_ONCE(path->qp || path->transport_data);
 	path->remote = *remote;
 	path->qp = qp;
@@ -534,10 +538,9 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	path->payload_max = payload_max;
 	path->renew = false;
 	path->state = path->removed ? IBRELK_PATH_BROKEN : IBRELK_PATH_UP;
-	path->up_since = ktime_get_ns();
+	path->up_since = path->now;
 	path->error = 0;
 	path->broken_since = 0;
-	path->now = ktime_get_ns();
 	if (same) {
 		path->counters.reconnects++;
 		rel_conn_requeue(&path->rel, path->now);

@@ -583,15 +583,17 @@ static void qp_count_drop(struct ibr_qp *qp, enum wire_verdict verdict)
  */
 static u16 qp_share(struct ibr_qp *qp, struct ibr_path *path)
 {
+	u64 now;
 	u32 share;
 
 	if (qp->path)
 		return IBR_CREDIT_PKTS;
-	if (time_after_eq(jiffies, qp->period_end)) {
-		qp->senders_before = time_before(jiffies, qp->period_end + SHARE_PERIOD) ? qp->senders : 0;
+	now = get_jiffies_64();
+	if (now >= qp->period_end) {
+		qp->senders_before = now < qp->period_end + SHARE_PERIOD ? qp->senders : 0;
 		qp->senders = 0;
 		qp->period++;
-		qp->period_end = jiffies + SHARE_PERIOD;
+		qp->period_end = now + SHARE_PERIOD;
 	}
 	if (path->share_period != qp->period) {
 		path->share_period = qp->period;

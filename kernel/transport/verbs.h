@@ -187,7 +187,7 @@ struct ibr_recv_slot {
  * @early_called: @early was called; connect.c looks at it without being the owner
  * @reported: it was said that the queue pair has failed
  * @period: number of the period in which @senders are counted
- * @period_end: jiffies
+ * @period_end: jiffies (64 bits)
  * @senders: UD: paths that have sent something in this period
  * @senders_before: ... and in the one before
  * @recv_wc: room for polling
@@ -251,7 +251,7 @@ struct ibr_qp {
 	bool early_called;
 	bool reported;
 	u32 period;
-	unsigned long period_end;
+	u64 period_end;
 	u32 senders;
 	u32 senders_before;
 	struct ib_wc recv_wc[16];

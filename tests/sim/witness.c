@@ -406,6 +406,9 @@ void sim_check_quiet(void)
 		if (!back || path->state != IBRELK_PATH_UP || back->state != IBRELK_PATH_UP ||
 		    back->remote.token != path->token || path->remote.token != back->token)
 			continue;
+		if (path->lane.qp && back->lane.qp && path->remote.packet_max > back->lane.qp->packet_max)
+			sim_fail("bound", "packets of %u bytes for a lane with buffers of %u", path->remote.packet_max,
+				 back->lane.qp->packet_max);
 		list_for_each_entry(out, &path->outflows, on_path)
 			if (out->state == IBR_OUTFLOW_OPEN)
 				check_ends(out, back);
