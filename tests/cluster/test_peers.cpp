@@ -155,7 +155,8 @@ TEST_F(Peers, callers_from_the_own_node)
 	need_server();
 	for (const char *kind : {"", " --ud"}) {
 		const Result result = lab().run(2, cmpeer(std::string("call 10.1.0.2 --say hello") + kind));
-		EXPECT_NE(result.output.find("refused 2"), std::string::npos) << kind << ": " << result.output;
+		EXPECT_NE(result.output.find("refused 2"), std::string::npos)
+			<< kind << ": " << result.output;
 	}
 	expect_working();
 }
