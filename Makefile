@@ -29,7 +29,7 @@ user: deps ## build library, tools, examples, tests and the lab in build/
 demo: module user ## two nodes exchange verified messages over a lossy wire, and how fast
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
-check: module user ## every test: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
+check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
 	@tests/check.sh unit fuzz sim model kunit lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
@@ -83,13 +83,13 @@ mutation: ## break N places of the engine (0: all); a test must fail for each: m
 lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)
 
-install: module user ## install library, tools and headers under PREFIX, and the module for KERNEL in build/
+install: module user ## install library, tools, headers and man pages under PREFIX (the module stays in build/)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 format: ## clang-format for the C++
 	@git ls-files '*.cpp' '*.hpp' | xargs -r clang-format -i
 
-lint: module user ## checkpatch rules, sparse, W=1, clang-tidy, kernel-doc, tables of mutants
+lint: module user ## checkpatch rules, sparse, W=1, clang-tidy, clang-format, kernel-doc, tables of mutants
 	@tests/lint.sh
 
 clean: ## remove build/

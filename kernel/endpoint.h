@@ -120,7 +120,7 @@ struct ibr_endpoint {
 /** ibr_endpoint_create() - IBRELK_IOC_ENDPOINT_CREATE without the descriptor. Return: endpoint or ERR_PTR */
 struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create);
 
-/** ibr_endpoint_close() - the descriptor is gone: cancel receives, abort zero-copy, let buffered sends linger */
+/** ibr_endpoint_close() - the descriptor is gone: cancel receives, abort pinned sends, let buffered sends linger */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint);
 
 /** ibr_endpoint_find() - open endpoint with this number, with a reference, or NULL. Context: any */

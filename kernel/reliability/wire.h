@@ -267,7 +267,7 @@ enum wire_reject_reason {
 	WIRE_REJECT_VERSION = 1,	/* other protocol version (.version says which) */
 	WIRE_REJECT_MODE = 2,		/* mode not possible or not allowed here */
 	WIRE_REJECT_SIMULTANEOUS = 3,	/* both asked: yours gives way to mine */
-	WIRE_REJECT_BUSY = 4,		/* no memory, or shutting down */
+	WIRE_REJECT_BUSY = 4,		/* no memory, too many already, or shutting down */
 	WIRE_REJECT_MALFORMED = 5,
 	WIRE_REJECT_UNKNOWN = 6,	/* lane: not of a life that is up here */
 };

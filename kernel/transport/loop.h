@@ -9,7 +9,7 @@
 
 struct ibr_path;
 
-/** enum ibr_loop_fault - see struct ibr_loop_hook */
+/** enum ibr_loop_fault - see ibr_loop_set_hook() */
 enum ibr_loop_fault {
 	IBR_LOOP_PASS,
 	IBR_LOOP_DROP,

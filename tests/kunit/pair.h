@@ -118,7 +118,7 @@ struct ibr_path *world_path(struct kunit *test, u32 mode);
 
 u64 world_random(struct world *world);
 
-/** mode_next() - KUNIT_CASE_PARAM() over all modes */
+/** mode_next() - KUNIT_CASE_PARAM() over all modes but auto */
 IBR_KUNIT_NEXT(mode_next, previous, name);
 IBR_KUNIT_NEXT(mode_next_reliable, previous, name);
 IBR_KUNIT_NEXT(mode_next_native, previous, name);

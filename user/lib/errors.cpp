@@ -27,7 +27,9 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_OPEN, ENXIO, not_loaded},
 	{IBRELK_CALL_OPEN, ENODEV, not_loaded},
 	{IBRELK_CALL_OPEN, EACCES, not_allowed},
-	{IBRELK_CALL_OPEN, EPERM, not_allowed},
+	{IBRELK_CALL_OPEN, EPERM,
+		"/dev/ibrelk can be opened only in the initial network namespace: open it there, and pass it "
+		"on"},
 	{IBRELK_CALL_OPEN, EPROTO,
 		"libibrelk and ibrelk.ko are of different versions: install matching ones"},
 	{IBRELK_CALL_OPEN, ENOTTY, "the file that was opened is not the device of ibrelk.ko"},
@@ -105,7 +107,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, EFAULT,
 		"the buffer, or the receiver's, was unmapped before the message was done with"},
 	{IBRELK_CALL_COMPLETION, ENOMEM, "out of memory, here or at the peer"},
-	{IBRELK_CALL_COMPLETION, EBUSY, "the peer is out of memory, or its ibrelk.ko is being unloaded"},
+	{IBRELK_CALL_COMPLETION, EBUSY,
+		"the peer is out of memory, has too many peers, or its ibrelk.ko is being unloaded"},
 	{IBRELK_CALL_COMPLETION, ECONNABORTED, "the connection was broken off while it was made"},
 	{IBRELK_CALL_COMPLETION, EREMOTEIO,
 		"the peer failed, for a reason that this version of the module does not know"},
@@ -122,7 +125,7 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "the peer cannot do that mode, or does not allow it"},
 
 	{IBRELK_CALL_ADDRESS, EINVAL,
-		"not an address: write 10.1.0.2:77 or [fe80::1]:77, with #5 for a generation"},
+		"not an address: write 10.1.0.2:77 or [fd00::1]:77, with #5 for a generation"},
 };
 
 } // namespace

@@ -16,7 +16,7 @@
  *   - A buffer named in a command belongs to the kernel from its submission to its completion.
  *   - An endpoint may be used by several threads at once. A ring has one consumer at a time: peek,
  *     advance, poll and wait on one ring must not run in two threads at once.
- *   - Opening and closing allocates and may sleep; submitting, peeking and polling does neither.
+ *   - Opening and closing allocates and may sleep; submitting, peeking and polling allocates nothing in user space.
  *   - After fork() only the parent may go on using an object; the child may only exec or exit.
  *   - No function may be called from a signal handler, except ibrelk_ring_peek().
  *
@@ -101,7 +101,7 @@ const char *ibrelk_version(void) IBRELK_NOEXCEPT;
 /**
  * @brief Reads an address from its text.
  * @param text    HOST, HOST:ENDPOINT, either followed by #GENERATION. HOST is an IPv4 address
- *                (10.1.0.2), an IPv6 address or GID in brackets ([fe80::1]), or * for any. ENDPOINT
+ *                (10.1.0.2), an IPv6 address or GID in brackets ([fd00::1]), or * for any. ENDPOINT
  *                and GENERATION are decimal, 0 to 4294967295; missing, they are 0, which means any.
  * @param address where it goes; unchanged on error
  * @return 0, or -EINVAL (no such form, number out of range, or a NULL argument)
@@ -111,7 +111,7 @@ const char *ibrelk_version(void) IBRELK_NOEXCEPT;
 int ibrelk_address_from_text(const char *text, struct ibrelk_addr *address) IBRELK_NOEXCEPT;
 
 /**
- * @brief Writes an address as text: 10.1.0.2:77, [fe80::1]:77, with #5 if it has a generation.
+ * @brief Writes an address as text: 10.1.0.2:77, [fd00::1]:77, with #5 if it has a generation.
  * @param address the address
  * @param text    where the text goes, zero-terminated
  * @param bytes   room there; IBRELK_ADDRESS_TEXT_MAX is always enough
@@ -125,8 +125,8 @@ int ibrelk_address_to_text(const struct ibrelk_addr *address, char *text, size_t
  * @brief Opens the device.
  * @param path   NULL for /dev/ibrelk
  * @param device where the handle goes; close it with ibrelk_device_close()
- * @return 0, or -ENOENT, -ENXIO, -ENODEV (module not loaded), -EACCES, -EPERM (not in group rdma),
- *         -EMFILE, -ENFILE, -ENOMEM, -EPROTO (the module speaks another ABI version)
+ * @return 0, or -ENOENT, -ENXIO, -ENODEV (module not loaded), -EACCES (not in group rdma), -EPERM (not in the initial
+ *         network namespace), -EMFILE, -ENFILE, -ENOMEM, -EPROTO (the module speaks another ABI version)
  */
 int ibrelk_device_open(const char *path, struct ibrelk_device **device) IBRELK_NOEXCEPT;
 
@@ -352,7 +352,8 @@ int ibrelk_endpoint_open(const struct ibrelk_device *device, const struct ibrelk
 	struct ibrelk_endpoint **endpoint) IBRELK_NOEXCEPT;
 
 /**
- * @brief Closes the endpoint. Buffered sends still go out; outstanding commands complete no more.
+ * @brief Closes the endpoint. Buffered sends still go out, receives are cancelled; completions still go to
+ *        rings that are open.
  * @param endpoint the handle, or NULL. No other thread may use it any more
  */
 void ibrelk_endpoint_close(struct ibrelk_endpoint *endpoint) IBRELK_NOEXCEPT;

@@ -107,7 +107,7 @@ struct ibrelk_query {
  * @map_bytes: out: bytes to mmap() from offset 0 of @fd, shared, readable and writable
  * @reserved: zero
  *
- * Errors: EINVAL (entries, flags, reserved), EMFILE, ENOMEM.
+ * Errors: EINVAL (entries, flags, reserved), EFAULT, EMFILE, ENFILE, ENOMEM.
  */
 struct ibrelk_ring_create {
 	__u32 entries;
@@ -264,7 +264,7 @@ struct ibrelk_path_info {
 	__u32 queue_max;
 	__u32 flows;
 	__s32 error;			/* last error, 0 or negative errno */
-	__u64 memory_bytes;		/* reliability memory now: unacknowledged and waiting fragments */
+	__u64 memory_bytes;		/* reliability memory now: payload of packets in flight */
 	__u64 memory_bytes_max;
 	struct ibrelk_counters counters;
 	__u32 lane;			/* mode auto: 1 while a UC queue pair carries the packets */
