@@ -228,6 +228,16 @@ bool Apps::done() const
 	return true;
 }
 
+u64 Apps::left() const
+{
+	u64 bytes = left_ * (sim_config.big ? 6u << 20 : sim_config.size_max);
+
+	for (const auto &[id, send] : sends)
+		if (send->status == pending)
+			bytes += send->length;
+	return bytes;
+}
+
 std::string Apps::stuck() const
 {
 	for (const auto &[id, send] : sends)

@@ -133,6 +133,8 @@ public:
 	void drain();
 	[[nodiscard]] bool done() const;
 	[[nodiscard]] std::string stuck() const;
+	// Bytes of messages that are under way, or to come, at most.
+	[[nodiscard]] u64 left() const;
 	void close_all();
 	void reap_all();
 	void reap_closed();
