@@ -301,10 +301,10 @@ TEST(rel_congestion_delay, one_of_eight_may_be_lost)
 	for (const bool more : {false, true}) {
 		Side side(config_delay());
 
-		grown(side, 56);
-		side.conn.congestion.lost = 8 + more;
+		grown(side, 57);
+		side.conn.congestion.lost = 9 + more; // 1, and an eighth of 57, which is 8
 		round_trip(side, 60 * us);
-		EXPECT_EQ(rel_window_256(&side.conn), more ? 28 * pkt : 57 * pkt);
+		EXPECT_EQ(rel_window_256(&side.conn), more ? 57 * pkt / 2 : 58 * pkt);
 	}
 }
 
@@ -519,6 +519,29 @@ TEST(rel_congestion_delay, forgets_half_with_each_time_out_of_a_pause)
 		EXPECT_EQ(side.conn.congestion.threshold, pause ? 41 * pkt - 41 * pkt / 4 : 20 * pkt)
 			<< pause;
 	}
+}
+
+TEST(rel_congestion_delay, forgets_nothing_before_a_time_out_is_over)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	round_trip(side, 60 * us);
+	side.now = side.conn.sender.sent_ns + 2 * side.conn.rtt.rto_ns;
+	side.send();
+	EXPECT_EQ(rel_window_256(&side.conn), 41 * pkt / 2) << "the second one ends now";
+}
+
+// Else a few packets after a pause would bring all of it back.
+TEST(rel_congestion_delay, grows_by_no_more_than_was_sent)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.threshold = 64 * pkt;
+	side.conn.congestion.limited = true;
+	round_trip(side, 60 * us, 4);
+	EXPECT_EQ(rel_window_256(&side.conn), 20 * pkt);
 }
 
 TEST(rel_congestion_delay, a_pause_makes_no_small_window_larger)
