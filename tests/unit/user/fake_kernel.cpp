@@ -89,6 +89,8 @@ struct State {
 	std::uint32_t next_number = 65536;
 	std::uint32_t generation = 1;
 	std::uint64_t messages = 0;
+	std::vector<std::pair<int, Message>> wire; // held back, and for whom
+	std::chrono::steady_clock::time_point refused_since{};
 };
 
 std::mutex lock;
@@ -292,11 +294,38 @@ bool every(std::uint32_t n)
 	return n && state.messages % n == 0;
 }
 
+bool refused()
+{
+	const auto now = std::chrono::steady_clock::now();
+
+	if (!state.behaviour.refuse_from || state.messages + 1 != state.behaviour.refuse_from)
+		return false;
+	if (state.refused_since == std::chrono::steady_clock::time_point{})
+		state.refused_since = now;
+	return now - state.refused_since < std::chrono::milliseconds(state.behaviour.refuse_ms);
+}
+
+bool held_back(int to, const Message &message)
+{
+	if (state.messages < state.behaviour.hold_from || !state.behaviour.hold_count)
+		return false;
+	state.wire.emplace_back(to, message);
+	if (state.wire.size() < state.behaviour.hold_count)
+		return true;
+	state.behaviour.hold_count = 0;
+	for (const auto &[fd, held] : state.wire)
+		arrive(*state.endpoints.at(fd), held);
+	state.wire.clear();
+	return true;
+}
+
 int send(Endpoint &endpoint, const ibrelk_command &command)
 {
 	if (command.peer >= endpoint.peers.size())
 		return -ENOENT;
 	if (endpoint.held.size() >= endpoint.sends_max)
+		return 1;
+	if ((command.flags & IBRELK_CMD_IMMEDIATE) && refused())
 		return 1;
 
 	const ibrelk_addr &to = endpoint.peers[command.peer];
@@ -315,6 +344,8 @@ int send(Endpoint &endpoint, const ibrelk_command &command)
 			continue;
 		found = true;
 		if (data && native(endpoint.mode) && every(state.behaviour.lose_every))
+			break;
+		if (data && held_back(fd, message))
 			break;
 		arrive(*other, message);
 		if (data && every(state.behaviour.repeat_every))

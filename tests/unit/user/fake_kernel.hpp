@@ -21,6 +21,10 @@ struct Behaviour {
 	std::uint32_t lose_every = 0;        // native modes: every nth message with immediate is lost
 	std::uint32_t corrupt_every = 0;     // every nth message with immediate gets a wrong byte
 	std::uint32_t repeat_every = 0;      // every nth message with immediate is delivered twice
+	std::uint32_t hold_from = 0;         // the wire is down from the nth message with immediate on ...
+	std::uint32_t hold_count = 0;        // ... until it holds so many, which arrive then
+	std::uint32_t refuse_from = 0;       // there is no room for the nth message with immediate ...
+	std::uint32_t refuse_ms = 0;         // ... until so long after it was first offered
 	std::uint64_t ring_map_bytes = 0;    // instead of the right size
 	bool uring_works = true;             // io_uring can be set up
 	bool uring_commands = true;          // and takes commands

@@ -246,6 +246,45 @@ TEST_F(PerfTest, native_latency_goes_on_after_a_loss)
 	EXPECT_EQ(row.mismatched, 0u);
 }
 
+// Found by the soak: what was sent while the link was down arrived at once, and the answers were written over
+// each other.
+TEST_F(PerfTest, native_latency_while_the_wire_is_down)
+{
+	options.modes = {IBRELK_MODE_UD_NATIVE};
+	options.verify = true;
+	options.iterations = 50;
+	options.warmup = 0;
+	fake::behaviour().hold_from = 21;
+	fake::behaviour().hold_count = 3;
+
+	const Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_EQ(row.lost, 2u) << "given up, before the third";
+	EXPECT_EQ(row.messages, 100u) << "and arrived all the same";
+	EXPECT_EQ(row.verified, 100u);
+	EXPECT_EQ(row.mismatched, 0u);
+}
+
+// Likewise a ping that the kernel had no room for, given up for lost, and the next one.
+TEST_F(PerfTest, native_latency_while_there_is_no_room)
+{
+	options.modes = {IBRELK_MODE_UD_NATIVE};
+	options.verify = true;
+	options.iterations = 50;
+	options.warmup = 0;
+	fake::behaviour().refuse_from = 21;
+	fake::behaviour().refuse_ms = 300;
+
+	const Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_EQ(row.lost, 1u);
+	EXPECT_EQ(row.messages, 100u);
+	EXPECT_EQ(row.verified, 100u);
+	EXPECT_EQ(row.mismatched, 0u);
+}
+
 TEST_F(PerfTest, native_loses_everything)
 {
 	options.modes = {IBRELK_MODE_UC_NATIVE};

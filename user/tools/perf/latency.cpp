@@ -31,11 +31,11 @@ std::uint64_t Pinger::ping()
 	const std::uint64_t number = tx_next_;
 
 	// A large message may still be held when its echo has come; its time is not the next one's.
-	while ((tx_free_.empty() || batch_.full()) && !error() && !stalled() && !side_.stopped()) {
+	while (!may_send(quiet_) && !error() && !stalled() && !side_.stopped()) {
 		wait(1, slice_ns());
 		flush();
 	}
-	if (tx_free_.empty() || batch_.full())
+	if (!may_send(quiet_))
 		return 0;
 	push_send(number, quiet_);
 	push_receives();
@@ -73,8 +73,12 @@ void Echo::received(std::uint64_t number) noexcept
 
 void Echo::answer()
 {
-	while (head_ != tail_ && !tx_free_.empty() && !batch_.full())
+	flush();
+	while (head_ != tail_ && may_send(quiet_)) {
 		push_send(numbers_[head_++ % numbers_.size()], quiet_);
+		if (quiet_ && head_ != tail_)
+			flush();
+	}
 	if (head_ == tail_)
 		push_receives();
 	flush();

@@ -79,6 +79,11 @@ void Run::push_receives() noexcept
 	}
 }
 
+bool Run::may_send(bool quiet) const noexcept
+{
+	return !tx_free_.empty() && !batch_.full() && !(quiet && batch_.size());
+}
+
 void Run::push_send(std::uint64_t number, bool quiet) noexcept
 {
 	const std::uint32_t slot = tx_free_.back();

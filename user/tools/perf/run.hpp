@@ -81,6 +81,9 @@ protected:
 
 	/// Posts receives while there are slots and room in the batch.
 	void push_receives() noexcept;
+	/// Whether there is a slot for a send. Quiet ones share one, which is free again when the kernel has
+	/// accepted the send, and not before.
+	[[nodiscard]] bool may_send(bool quiet) const noexcept;
 	/// Sends a message, if there is a slot. @p quiet: ask for no completion; the message is known to be
 	/// copied.
 	void push_send(std::uint64_t number, bool quiet) noexcept;
