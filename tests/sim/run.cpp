@@ -28,7 +28,7 @@ namespace
 {
 
 constexpr u64 ms = 1'000'000;
-constexpr u64 limit_cpu_s = 20;
+constexpr u64 limit_cpu_s = 60; // large messages that are refused are made again and again
 constexpr u64 drain_limit_ns = 100'000 * ms; // and longer for much over a long way
 // So long that who still waits for a peer that is gone has asked it, and knows.
 constexpr u64 settle_ns = 12'000 * ms;
