@@ -1311,8 +1311,8 @@ static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hell
 }
 
 /*
- * The path that a HELLO is about: of a lane, the one whose life it names; else one is made if there is none. Return: path
- * with a reference, or NULL, and @reason.
+ * The path that a HELLO is about: of a lane, the one whose life it names; else one is made if there is none.
+ * Return: path with a reference, or NULL, and @reason.
  */
 static struct ibr_path *request_path(const struct ibr_path_key *key, const struct wire_hello *hello, bool lane,
 				     u8 *reason)

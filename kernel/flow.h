@@ -19,7 +19,7 @@
 #include "path.h"
 #include "ring.h"
 
-#define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows of 64 packets */
+#define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows */
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
 #define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */

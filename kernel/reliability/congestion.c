@@ -162,8 +162,8 @@ static void delay_silent(struct rel_conn *conn)
 }
 
 /*
- * What was learned before a pause gets old (RFC 5681, 4.1), by half with each RTO, and is found again quickly (RFC 2861,
- * 3.2): who answers at length pauses for as long as the other side asks at length.
+ * What was learned before a pause gets old (RFC 5681, 4.1), by half with each RTO, and is found again quickly
+ * (RFC 2861, 3.2): who answers at length pauses for as long as the other side asks at length.
  */
 static void delay_pause(struct rel_conn *conn, u64 pause_ns)
 {

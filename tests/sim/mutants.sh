@@ -62,5 +62,5 @@ closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | 
 lane-kept | memory\|Segmentation\|progress\|order\|WARN | modes=128 auto_uc_rate=1 auto_uc_idle_ms=20 qp_errors=4 | lane.c | s/\tlane->qp = NULL;\n//
 lane-running | memory\|Segmentation\|lock\|timer\|reference | modes=128 auto_uc_rate=1 auto_uc_idle_ms=10 work_us=10000 restarts=3 faults_ms=400 | path.c | s/\tcancel_work_sync\(&path->lane.work\);\n//
 ring-in-use | memory\|Segmentation\|progress\|WARN | late=5000 loss=300000 modes=32 | reliability/conn.c | s/\tif \(conn->sender.in_flight\)\n\t\treturn false;\n//
-share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/share = share < SHARE_MIN \? SHARE_MIN : /share = share < 64 ? 0 : /
+share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
 TABLE

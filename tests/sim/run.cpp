@@ -28,7 +28,7 @@ namespace
 {
 
 constexpr u64 ms = 1'000'000;
-constexpr u64 limit_cpu_s = 60; // large messages that are refused are made again and again
+constexpr u64 limit_cpu_s = 60;              // large messages that are refused are made again and again
 constexpr u64 drain_limit_ns = 100'000 * ms; // and longer for much over a long way
 // So long that who still waits for a peer that is gone has asked it, and knows.
 constexpr u64 settle_ns = 12'000 * ms;
@@ -341,7 +341,8 @@ void run(u64 seed)
 	sim::apps.drain();
 	const u64 healed = healed_at = sim_now();
 	// Congestion control may have come to four packets in a round trip, for good.
-	const u64 limit = drain_limit_ns + sim::apps.left() / (sim_config.mtu / 2) / 4 * 2 * sim_config.delay_ns;
+	const u64 limit =
+		drain_limit_ns + sim::apps.left() / (sim_config.mtu / 2) / 4 * 2 * sim_config.delay_ns;
 	while (!sim::apps.done() || !all_up()) {
 		if (sim_now() > healed + limit)
 			sim_fail("progress", "still under way: %s", sim::apps.stuck().c_str());
