@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include "module.h"
 #include "sim.h"
 #include "wire.hpp"
 
@@ -33,8 +34,4 @@ const Packet *adapter_packet(const void *buffer);
 extern "C" {
 // witness.c: who posts a work request. Return: known
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
-// world: how often a node has started
-u32 sim_epoch(u32 node);
-// The first half of the instance that it has now.
-u64 sim_instance(u32 node);
 }

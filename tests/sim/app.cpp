@@ -81,7 +81,7 @@ u64 content_check(const u8 *data, u64 id, u64 length)
 {
 	for (u64 i = 0; i * 8 < length; i++) {
 		const u64 word = content(id, i);
-		if (std::memcmp(data + i * 8, &word, std::min<u64>(8, length - i * 8)))
+		if (std::memcmp(data + i * 8, &word, std::min<u64>(8, length - i * 8)) != 0)
 			return i * 8;
 	}
 	return length;

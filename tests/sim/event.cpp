@@ -20,7 +20,7 @@ constexpr std::size_t depth_max = 4;
 
 struct Key {
 	u64 at, tie, id;
-	auto operator<=>(const Key &) const = default;
+	auto operator<=>(const Key &) const = default; // NOLINT(modernize-use-nullptr): there is none
 };
 
 struct Event {

@@ -24,6 +24,7 @@ void sim_node_stop(u32 node);
 void sim_set_linger(u32 ms);
 void sim_gid(u32 node, bool loop, u8 gid[16]);
 int sim_node_of_gid(const u8 *gid);
+/* How often a node has started, and the first half of the instance that it has now. */
 u32 sim_epoch(u32 node);
 u64 sim_instance(u32 node);
 

@@ -63,7 +63,7 @@ void sim_fail(const char *check, const char *format, ...)
 	std::fflush(stdout);
 	std::fprintf(stderr, "FAILED %s at %llu ns: ", check, sim_now());
 	va_start(arguments, format);
-	std::vfprintf(stderr, format, arguments);
+	std::vfprintf(stderr, format, arguments); // NOLINT(clang-analyzer-valist.Uninitialized): it is
 	va_end(arguments);
 	std::fputc('\n', stderr);
 	if (sim_tracing || !std::strcmp(check, "progress"))
@@ -86,7 +86,7 @@ void sim_trace(const char *format, ...)
 
 	std::fprintf(stderr, "%14.6f %2u ", static_cast<double>(sim_now() - 1'000'000'000) / 1e6, sim_node());
 	va_start(arguments, format);
-	std::vfprintf(stderr, format, arguments);
+	std::vfprintf(stderr, format, arguments); // NOLINT(clang-analyzer-valist.Uninitialized): it is
 	va_end(arguments);
 	std::fputc('\n', stderr);
 }

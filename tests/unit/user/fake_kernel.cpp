@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <poll.h>
 #include <sys/mman.h>
 #include <thread>
@@ -650,7 +651,10 @@ int uring_init(unsigned entries, ::io_uring *ring) noexcept
 	if (!state.behaviour.uring_works)
 		return -EPERM;
 
-	auto *memory = new FakeUring{};
+	auto *memory = new (std::nothrow) FakeUring{};
+
+	if (!memory)
+		return -ENOMEM;
 
 	*ring = {};
 	memory->entries = entries;
