@@ -32,11 +32,6 @@
 #include "../path.h"
 #include "verbs.h"
 
-/* Bits of qp->state. */
-#define IBR_QP_OWNED		0	/* somebody polls */
-#define IBR_QP_AGAIN		1	/* the softirq was asked for meanwhile: ask again */
-#define IBR_QP_STOPPING		2	/* it will not be rebuilt any more */
-
 #define CHUNK_BYTES		(32u << 10)
 #define POLL_BUDGET		64
 #define BUSY_BUDGET		16
@@ -247,6 +242,16 @@ static void qp_event(struct ib_event *event, void *context)
 	}
 }
 
+/* An event is wanted when there is something in the queue. Return: there is already. */
+static bool qp_arm(struct ibr_qp *qp, struct ib_cq *cq)
+{
+	int ret = ib_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
+
+	if (unlikely(ret < 0))
+		qp_fail(qp, ret);
+	return ret > 0;
+}
+
 static bool qp_take(struct ibr_qp *qp)
 {
 	if (test_and_set_bit(IBR_QP_OWNED, &qp->state))
@@ -269,7 +274,7 @@ static void qp_give_up(struct ibr_qp *qp)
 
 	if (!READ_ONCE(qp->armed)) {
 		WRITE_ONCE(qp->armed, true);
-		more = ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0;
+		more = qp_arm(qp, qp->recv_cq);
 	}
 	clear_bit_unlock(IBR_QP_OWNED, &qp->state);
 	smp_mb(); /* pairs with those in qp_recv_event(), qp_kick() and qp_softirq() */
@@ -359,8 +364,7 @@ static void qp_reap_work(struct work_struct *work)
 static bool qp_starve(struct ibr_qp *qp, struct ibr_dest *dest)
 {
 	qp_reap(qp);
-	if (!qp->free_count &&
-	    ib_req_notify_cq(qp->send_cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) > 0)
+	if (!qp->free_count && qp_arm(qp, qp->send_cq))
 		qp_reap(qp);
 	if (qp->free_count)
 		return true;

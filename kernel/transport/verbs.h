@@ -152,6 +152,11 @@ struct ibr_recv_slot {
 	u32 held;			/* length of a packet that came before its time, or 0 */
 };
 
+/* Bits of ibr_qp->state. */
+#define IBR_QP_OWNED		0	/* somebody polls */
+#define IBR_QP_AGAIN		1	/* the softirq was asked for meanwhile: ask again */
+#define IBR_QP_STOPPING		2	/* it will not be rebuilt any more */
+
 /**
  * struct ibr_qp - a queue pair
  * @ref: held by its connection (connect.c) or port, and by the path that uses it
