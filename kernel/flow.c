@@ -232,6 +232,7 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 	flow->state = IBR_OUTFLOW_CLOSED;
 	INIT_LIST_HEAD(&flow->queue);
 	INIT_LIST_HEAD(&flow->sent);
+	INIT_LIST_HEAD(&flow->announcing);
 	flow->matching = RB_ROOT;
 	INIT_LIST_HEAD(&flow->ready);
 	INIT_LIST_HEAD(&flow->on_path);
@@ -261,6 +262,13 @@ static void outflow_free(struct kref *ref)
 void ibr_outflow_put(struct ibr_outflow *flow)
 {
 	kref_put(&flow->ref, outflow_free);
+}
+
+void ibr_outflow_wake(struct ibr_outflow *flow)
+{
+	lockdep_assert_held(&flow->path->lock);
+	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && list_empty(&flow->ready))
+		list_add_tail(&flow->ready, &flow->path->ready);
 }
 
 static void outflow_request(const struct ibr_outflow *flow, struct wire_frame *frame)
@@ -337,8 +345,7 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
 			ibr_send_complete(send, 0);
-		if (list_empty(&flow->ready))
-			list_add_tail(&flow->ready, &path->ready);
+		ibr_outflow_wake(flow);
 	}
 	if (!*undriven) {
 		ibr_path_get(path);
@@ -367,13 +374,14 @@ static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 	if (limit > flow->limit) {
 		flow->limit = limit;
 		flow->impatient = false;
-		flow->patient_until = 0;
+		if (flow->patient_until) {
+			flow->patient_until = 0;
+			list_del_init(&flow->ready);
+		}
 	}
 	if ((s32)(announce - flow->announce_limit) > 0)
 		flow->announce_limit = announce;
-	/* Also if it was waiting in path->patient. */
-	if (flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) && !flow->patient_until)
-		list_move_tail(&flow->ready, &flow->path->ready);
+	ibr_outflow_wake(flow);
 }
 
 /* The endpoint agreed. Return: 0, or -ENOMEM: not received. Context: path->lock held. */
@@ -398,8 +406,7 @@ static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *f
 	list_for_each_entry(send, &flow->queue, link)
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
 			ibr_send_complete(send, 0);
-	if (!list_empty(&flow->queue) && list_empty(&flow->ready))
-		list_add_tail(&flow->ready, &flow->path->ready);
+	ibr_outflow_wake(flow);
 	ibr_outflow_idle(flow);
 	return 0;
 }
@@ -414,6 +421,8 @@ void ibr_outflow_fail(struct ibr_outflow *flow, int error)
 	lockdep_assert_held(&path->lock);
 	flow->state = IBR_OUTFLOW_CLOSED;
 	list_del_init(&flow->ready);
+	while (!list_empty(&flow->announcing))
+		list_del_init(flow->announcing.next);
 	ibr_handle_remove(path, &flow->h);
 	if (!list_empty(&flow->on_path)) {
 		list_del_init(&flow->on_path);

@@ -80,8 +80,8 @@ enum ibr_outflow_state {
  * @remote: address of the receiver, as in the contact; immutable
  * @state: may be read without the lock where a guess will do
  * @closing: the endpoint was closed: only what was accepted still goes out
- * @announcing: native modes: RTSs that are not acknowledged; eager messages wait until there is none
- * @announce_first: ... sequence of the first of those, or of one before it that is acknowledged
+ * @announcing: native modes: sends whose RTS is not acknowledged, by sequence, also if given up meanwhile; eager
+ *	messages wait until there is none
  * @remote_handle: what the receiver calls the flow; valid when OPEN
  * @sequence: of the next message; each opening begins with 0
  * @cost: eager cost spent since it was opened, cost bytes
@@ -106,8 +106,7 @@ struct ibr_outflow {
 	struct ibrelk_addr remote;
 	enum ibr_outflow_state state;
 	bool closing;
-	u32 announcing;
-	u32 announce_first;
+	struct list_head announcing;
 	u32 remote_handle;
 	u32 sequence;
 	u64 cost;
@@ -133,6 +132,7 @@ struct ibr_outflow {
  * @entry: its completion
  * @link: in outflow->queue, then ->sent
  * @bulk: in path->bulk, while a window is to be filled
+ * @announcing: in flow->announcing
  * @matching: in outflow->matching, from when all of it was sent, if MATCHED is asked for
  * @flow: with a reference; immutable
  * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
@@ -144,7 +144,6 @@ struct ibr_outflow {
  * @finished: nothing more is expected
  * @pinned: @umem is in use
  * @umem_busy: its worker is running
- * @announcing: counted in @flow->announcing
  * @peer: peer handle, for the completion; immutable
  * @user_data: likewise
  * @sequence: its number in the flow, from when it is in ->sent
@@ -174,6 +173,7 @@ struct ibr_send {
 	struct ibr_ring_entry entry;
 	struct list_head link;
 	struct list_head bulk;
+	struct list_head announcing;
 	struct rb_node matching;
 	struct ibr_outflow *flow;
 	u8 level;
@@ -185,7 +185,6 @@ struct ibr_send {
 	bool finished;
 	bool pinned;
 	bool umem_busy;
-	bool announcing;
 	u32 peer;
 	u64 user_data;
 	u32 sequence;
@@ -359,6 +358,8 @@ void ibr_outflow_fail(struct ibr_outflow *flow, int error);
 void ibr_outflow_ask(struct ibr_outflow *flow);
 /** ibr_outflow_expect() - the send, which has its sequence, waits for MATCHED. Context: path->lock held */
 void ibr_outflow_expect(struct ibr_outflow *flow, struct ibr_send *send);
+/** ibr_outflow_wake() - it may have something to send now. Context: path->lock held */
+void ibr_outflow_wake(struct ibr_outflow *flow);
 /** ibr_outflow_idle() - a closing flow with nothing left says good-bye. Context: path->lock held */
 void ibr_outflow_idle(struct ibr_outflow *flow);
 /** ibr_outflow_close() - the endpoint is closed: buffered sends still go out, others are given up. Context: process */

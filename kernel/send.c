@@ -55,6 +55,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	kref_init(&send->ref);
 	INIT_LIST_HEAD(&send->link);
 	INIT_LIST_HEAD(&send->bulk);
+	INIT_LIST_HEAD(&send->announcing);
 	RB_CLEAR_NODE(&send->matching);
 	send->length = command->length;
 	send->tag = command->tag;
@@ -163,20 +164,6 @@ static void send_finish(struct ibr_send *send)
 	ibr_send_put(send);
 }
 
-/* Its RTS has arrived, or does not matter any more: eager messages behind it may go. */
-static void send_announced(struct ibr_send *send)
-{
-	struct ibr_outflow *flow = send->flow;
-
-	if (!send->announcing)
-		return;
-	send->announcing = false;
-	flow->announcing--;
-	if (!flow->announcing && flow->state == IBR_OUTFLOW_OPEN && !list_empty(&flow->queue) &&
-	    list_empty(&flow->ready))
-		list_add_tail(&flow->ready, &flow->path->ready);
-}
-
 void ibr_send_retire(struct ibr_send *send, int status)
 {
 	struct ibr_outflow *flow = send->flow;
@@ -197,10 +184,11 @@ void ibr_send_retire(struct ibr_send *send, int status)
 		list_del_init(&flow->ready);
 		flow->patient_until = 0;
 	}
-	send_announced(send);
 	ibr_handle_remove(flow->path, &send->h);
 	if (!send->umem_busy)
 		send_finish(send);
+	/* If it was the one that kept those behind it waiting. */
+	ibr_outflow_wake(flow);
 	ibr_outflow_idle(flow);
 }
 
@@ -246,9 +234,13 @@ static void send_check(struct ibr_send *send)
 
 void ibr_send_acked(struct ibr_send *send)
 {
+	/* Its RTS has arrived, as a rule: those behind it may go. */
+	if (!list_empty(&send->announcing)) {
+		list_del_init(&send->announcing);
+		ibr_outflow_wake(send->flow);
+	}
 	if (send->finished)
 		return;
-	send_announced(send);
 	if (send->unacked)
 		send->unacked--;
 	send_check(send);
@@ -258,6 +250,7 @@ void ibr_send_acked(struct ibr_send *send)
 static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
 {
 	struct ibr_frag *frag = &send->frag;
+	const struct ibr_send *first;
 
 	if (flow->announced == flow->announce_limit) {
 		/* So many wait for a receive there. Comes back with the credit for more. */
@@ -266,9 +259,10 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	}
 	/*
 	 * Native modes: one that is overtaken is passed over, and refused when it comes. The receiver knows for so
-	 * many what was passed over. Comes back when all are acknowledged.
+	 * many what was passed over. Comes back with the next acknowledgement.
 	 */
-	if (flow->announcing && flow->sequence - flow->announce_first >= IBR_MISSING_MAX) {
+	first = list_first_entry_or_null(&flow->announcing, struct ibr_send, announcing);
+	if (first && flow->sequence - first->sequence >= IBR_MISSING_MAX) {
 		list_del_init(&flow->ready);
 		return true;
 	}
@@ -297,11 +291,8 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	}
 	send->sequence = flow->sequence++;
 	flow->announced++;
-	if (path->native) {
-		send->announcing = true;
-		if (!flow->announcing++)
-			flow->announce_first = send->sequence;
-	}
+	if (path->native)
+		list_add_tail(&send->announcing, &flow->announcing);
 	list_move_tail(&send->link, &flow->sent);
 	path->counters.tx_rendezvous++;
 	return true;
@@ -405,10 +396,10 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	cost = ibr_message_cost(send->length);
 	if (flow->cost + cost > flow->limit)
 		return send_waits(path, flow, cost) || send_rts(path, flow, send);
-	if (flow->announcing) {
+	if (!list_empty(&flow->announcing)) {
 		/*
 		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes
-		 * back when the RTS is acknowledged.
+		 * back with the acknowledgement.
 		 */
 		list_del_init(&flow->ready);
 		return true;

@@ -262,9 +262,9 @@ static void path_describe(struct kunit *test, struct ibr_path *path)
 		path->counters.drop_malformed, path->counters.drop_window, path->counters.drop_flow,
 		path->counters.drop_memory, path->counters.drop_checksum, path->counters.drop_token);
 	list_for_each_entry(out, &path->outflows, on_path) {
-		pr_info("outflow %u: state %u queue %zu sent %zu cost %llu limit %llu announcing %u\n", out->h.id,
+		pr_info("outflow %u: state %u queue %zu sent %zu cost %llu limit %llu announcing %zu\n", out->h.id,
 			out->state, list_count_nodes(&out->queue), list_count_nodes(&out->sent),
-			out->cost, out->limit, out->announcing);
+			out->cost, out->limit, list_count_nodes(&out->announcing));
 		list_for_each_entry(send, &out->sent, link)
 			pr_info("  send %u: seq %u length %llu offset %llu windows %u busy %u unacked %u transfer %u\n",
 				send->h.id, send->sequence, send->length, send->offset, send->windows,
