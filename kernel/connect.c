@@ -873,10 +873,7 @@ static int connect_start(struct ibr_path *path, bool lane)
 			cm_answer_ud(cm, cm->passive);
 			link_drop(&cm->passive);
 		}
-		if (cm->active || cm->passive)
-			cm->deadline = jiffies + msecs_to_jiffies(READ_ONCE(connect_timeout_ms));
-		else
-			cm_begin(cm);
+		cm_begin(cm);
 	}
 	cm_put(cm);
 	return 0;
@@ -1332,15 +1329,9 @@ static struct ibr_path *request_path(const struct ibr_path_key *key, const struc
 		return NULL;
 	}
 	path = ibr_path_get_key(key, true);
-	if (IS_ERR(path)) {
-		*reason = PTR_ERR(path) == -ENODEV ? WIRE_REJECT_MODE : WIRE_REJECT_BUSY;
+	*reason = path == ERR_PTR(-ENODEV) ? WIRE_REJECT_MODE : WIRE_REJECT_BUSY;
+	if (IS_ERR(path))
 		return NULL;
-	}
-	if (path->transport == &ibr_transport_loop) {
-		*reason = WIRE_REJECT_MODE;	/* this node reaches itself without asking */
-		ibr_path_put(path);
-		return NULL;
-	}
 	return path;
 }
 

@@ -348,7 +348,8 @@ void ibr_path_drive(struct ibr_path *path)
 static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 {
 	struct ibr_path *path = container_of(timer, struct ibr_path, timer);
-	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, deaf = IBR_DEAF_MS * NSEC_PER_MSEC, silence;
+	const u64 deaf = IBR_DEAF_MS * NSEC_PER_MSEC;
+	u64 silence;
 
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
@@ -359,7 +360,7 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	if (path->state == IBRELK_PATH_UP) {
 		silence = rel_silence_ns(&path->rel, path->now);
 		/* A peer that has just been reached again may say something first, however long it has owed it. */
-		if (silence > min(limit, deaf) && rel_debt_ns(&path->rel, path->now) > limit) {
+		if (silence > min(deaf, (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) && ibr_path_overdue(path)) {
 			ibr_path_mourn(path);
 			ibr_path_give_up(path, -ETIMEDOUT);
 		} else if (silence > deaf) {

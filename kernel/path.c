@@ -203,7 +203,8 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 	struct ibr_path *path;
 
 	mutex_lock(&table_lock);
-	if (closing) {
+	/* This node reaches itself without asking. */
+	if (closing || (asked && transport_of(key) == &ibr_transport_loop)) {
 		path = ERR_PTR(-ENODEV);
 		goto out;
 	}
@@ -552,13 +553,18 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 	return true;
 }
 
+bool ibr_path_overdue(const struct ibr_path *path)
+{
+	return path->established &&
+	       rel_debt_ns(&path->rel, path->now) > (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC;
+}
+
 void ibr_path_failed(struct ibr_path *path, int error)
 {
-	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC, now;
+	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC;
 
 	spin_lock_bh(&path->lock);
-	now = ktime_get_ns();
-	path->now = now;
+	path->now = ktime_get_ns();
 	if (path->state == IBRELK_PATH_UP)
 		goto out;
 	path->error = error;
@@ -567,7 +573,7 @@ void ibr_path_failed(struct ibr_path *path, int error)
 	 * its last sign of life, and not from the last handshake. A peer that was never there is an error at once.
 	 */
 	if (!path->removed && path->established && path->broken_since && path_wanted(path) &&
-	    now - path->broken_since < limit && rel_debt_ns(&path->rel, now) < limit) {
+	    path->now - path->broken_since < limit && !ibr_path_overdue(path)) {
 		path->state = IBRELK_PATH_CONNECTING;
 		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
 		goto out;
@@ -584,14 +590,14 @@ out:
 static void path_break(struct ibr_path *path, int error)
 {
 	/* It was made anew again and again, and nothing has ever come by it. */
-	if (path->established && rel_debt_ns(&path->rel, path->now) > (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) {
+	if (ibr_path_overdue(path)) {
 		ibr_path_mourn(path);
 		ibr_path_reset(path, -ETIMEDOUT);
 	}
 	path->state = IBRELK_PATH_BROKEN;
 	path->error = error;
 	if (!path->broken_since)
-		path->broken_since = ktime_get_ns();
+		path->broken_since = path->now;
 	queue_delayed_work(ibr_wq, &path->connect_work, 0);
 }
 

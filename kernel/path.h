@@ -213,7 +213,7 @@ struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key);
  * @asked: a peer asks for it, for whom there are at most so many
  *
  * Return: path with a reference, or ERR_PTR(-ENOMEM; -ENODEV: no port has that GID or the queue pair
- * type, or the module is going; -EHOSTUNREACH: both ends are the same address, which only loop and UD can
+ * type, a peer asks for one that leads back to this node, or the module is going; -EHOSTUNREACH: both ends are the same address, which only loop and UD can
  * do; -EUSERS: there are as many as peers may make). Context: process.
  */
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked);
@@ -298,6 +298,8 @@ void ibr_path_reset(struct ibr_path *path, int error);
 void ibr_path_give_up(struct ibr_path *path, int error);
 /** ibr_path_look() - ask a peer of whom nothing was heard if somebody waits for it. Context: path->lock held */
 void ibr_path_look(struct ibr_path *path);
+/** ibr_path_overdue() - has the peer owed an answer for longer than it may? Context: path->lock held */
+bool ibr_path_overdue(const struct ibr_path *path);
 /** ibr_path_mourn() - say in the log what is known of a peer that is given up. Context: path->lock held */
 void ibr_path_mourn(const struct ibr_path *path);
 /** ibr_path_suspect() - nothing was heard for IBR_DEAF_MS: look whether the peer is there. Context: path->lock held */

@@ -336,7 +336,7 @@ static void paths_pruned(struct kunit *test)
 
 	ibr_paths_prune(0);
 	before = ibr_paths_dump(NULL, 0);
-	path = ibr_path_get_key(&key, true);
+	path = ibr_path_get_key(&key, false);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
 	ibr_paths_prune(0);
 	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before + 1);
