@@ -120,7 +120,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	late = sample_ns > target;
 	if (lost > LOST_FREE + DIV_ROUND_UP(among, LOST_SHARE) || (lost && late)) {
 		/* What got through is what the path bears. */
-		window = min(least, max(window * (sent - min(lost, sent)) / max(sent, 1u), ONE_PKT));
+		window = min(least, max(window * (among - min(lost, among)) / max(among, 1u), ONE_PKT));
 		congestion->wary = WARY_ROUNDS;
 	} else if (late && window > WINDOW_FIRST) {
 		/* By 0.8 of the part of the delay that is too much (Swift's beta). */

@@ -318,7 +318,7 @@ TEST(rel_congestion_delay, losses_may_be_of_the_round_trip_before)
 		round_trip(side, 60 * us);
 		side.conn.congestion.lost = 6 + more; // 1, and an eighth of 40
 		round_trip(side, 60 * us, 10);
-		EXPECT_EQ(rel_window_256(&side.conn), more ? 41 * pkt * 3 / 10 : 41 * pkt);
+		EXPECT_EQ(rel_window_256(&side.conn), more ? 41 * pkt / 2 : 41 * pkt);
 		EXPECT_EQ(side.conn.stats.window_cuts, more ? 1u : 0u);
 	}
 }
