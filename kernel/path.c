@@ -129,7 +129,7 @@ static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
 
 static void path_connect_work(struct work_struct *work);
 
-static struct ibr_path *path_create(const struct ibr_path_key *key)
+static struct ibr_path *path_create(const struct ibr_path_key *key, const struct ibr_transport *transport)
 {
 	struct ibr_path *path;
 	int ret;
@@ -139,7 +139,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&path->ref);
 	path->key = *key;
-	path->transport = transport_of(key);
+	path->transport = transport;
 	if (path->transport != &ibr_transport_loop)
 		path->fabric = ibr_device_fabric(key->local_gid);
 	path->native = ibr_mode_native(key->mode);
@@ -198,35 +198,40 @@ struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key)
 	return path;
 }
 
+/* Make a path that there may be. Context: table_lock held. */
+static struct ibr_path *path_admit(const struct ibr_path_key *key, bool asked)
+{
+	const struct ibr_transport *transport = transport_of(key);
+
+	if (asked && path_count >= PATHS_MAX)
+		return ERR_PTR(-EUSERS);
+	if (transport != &ibr_transport_loop) {
+		if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
+			return ERR_PTR(-ENODEV);
+		/* It has one queue pair, which needs another one. */
+		if (transport->type != IB_QPT_UD &&
+		    !memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)))
+			return ERR_PTR(-EHOSTUNREACH);
+	} else if (asked) {
+		return ERR_PTR(-ENODEV);	/* this node reaches itself without asking */
+	}
+	return path_create(key, transport);
+}
+
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 {
 	struct ibr_path *path;
 
 	mutex_lock(&table_lock);
-	/* This node reaches itself without asking. */
-	if (closing || (asked && transport_of(key) == &ibr_transport_loop)) {
-		path = ERR_PTR(-ENODEV);
-		goto out;
-	}
 	path = rhashtable_lookup_fast(&paths, key, by_key);
-	if (!path) {
-		if (asked && path_count >= PATHS_MAX)
-			path = ERR_PTR(-EUSERS);
-		else if (transport_of(key) == &ibr_transport_loop)
-			path = path_create(key);
-		else if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
-			path = ERR_PTR(-ENODEV);
-		else if (transport_of(key)->type != IB_QPT_UD &&
-			 !memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)))
-			path = ERR_PTR(-EHOSTUNREACH);	/* it has one queue pair, which needs another one */
-		else
-			path = path_create(key);
-	}
+	if (closing || (path && asked && path->transport == &ibr_transport_loop))
+		path = ERR_PTR(-ENODEV);
+	else if (!path)
+		path = path_admit(key, asked);
 	if (!IS_ERR(path)) {
 		ibr_path_get(path);
 		path->used = jiffies;
 	}
-out:
 	mutex_unlock(&table_lock);
 	return path;
 }
