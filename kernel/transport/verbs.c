@@ -1147,8 +1147,12 @@ static void qp_rebuild_work(struct work_struct *work)
 		;
 	if (!ret) {
 		qp_drop_sends(qp);
-		ret = qp_ready_ud(qp);
+		/* Here, and not when it is given up: if it fails, so does the attempt. */
+		WRITE_ONCE(qp->armed, true);
+		ret = ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP);
 	}
+	if (!ret)
+		ret = qp_ready_ud(qp);
 	if (!ret) {
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);

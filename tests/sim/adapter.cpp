@@ -412,6 +412,8 @@ int ib_poll_cq(ib_cq *cq, int count, ib_wc *wc)
 
 int ib_req_notify_cq(ib_cq *cq, int flags)
 {
+	if (sim_troubled && sim_chance(stream, sim_config.arm_errors))
+		return -EIO;
 	cq->armed = true;
 	return flags & IB_CQ_REPORT_MISSED_EVENTS ? !cq->entries.empty() : 0;
 }

@@ -191,6 +191,11 @@ void draw_interrupts(struct sim_config &c)
 	c.interrupt = maybe(25) ? scaled(1000, 500'000) : 0;
 }
 
+void draw_arming(struct sim_config &c)
+{
+	c.arm_errors = maybe(5) ? scaled(100, 30'000) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -222,6 +227,8 @@ struct sim_config config_draw(u64 seed)
 	}
 	draw_auto(c);
 	draw_interrupts(c);
+	if (!calm)
+		draw_arming(c);
 	return c;
 }
 
@@ -263,7 +270,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::flaps, &sim_config::wedges, &sim_config::qp_errors, &sim_config::restarts,
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
-		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors};
+		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
+		&sim_config::arm_errors};
 }
 
 std::vector<u64 sim_config::*> config_members()

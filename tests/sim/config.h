@@ -80,6 +80,7 @@
 	X(wedges, "queue pairs that go deaf", 0)                                                              \
 	X(qp_errors, "queue pairs that fail", 0)                                                              \
 	X(rebuild_errors, "steps of bringing a datagram queue pair back that an adapter refuses, ppm", 0)     \
+	X(arm_errors, "completion queues that an adapter does not arm, ppm", 0)                                \
 	X(post_errors, "lists of work requests that an adapter refuses, ppm", 0)                              \
 	X(mtu_changes, "times that the packet size changes", 0)                                               \
 	X(restarts, "nodes that start anew", 0)                                                               \
