@@ -156,7 +156,8 @@ void model_sent(Send &send)
 		break;
 	default: sim_fail("status", "send %llu fails with %d", send.id, send.status);
 	}
-	if (!send.status && send.level == IBRELK_LEVEL_MATCHED && !sim_config.pin &&
+	// Where a bounce buffer serves, a worker completes the receive, maybe later.
+	if (!send.status && send.level == IBRELK_LEVEL_MATCHED && !sim_config.pin && !sim_config.big &&
 		sim_config.memlock_kib > 60000 && sim_config.ring > 64) {
 		apps.reap_all();
 		if (!send.taken && model_gentle())
