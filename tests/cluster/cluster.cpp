@@ -100,7 +100,11 @@ void ClusterTest::TearDown()
 			fmt::print("--- server:\n{}\n", server_->output());
 		for (int node = 1; node <= lab.nodes(); node++)
 			fmt::print("--- node {}:\n{}\n", node,
-				lab.run(node, built("user/tools/ibrelk") + " show; dmesg | tail -n 20")
+				// Whether the node's own network still works, too.
+				lab.run(node,
+					   built("user/tools/ibrelk") +
+						   " show; ip -s -s link show eth0; ip neigh; "
+						   "grep virtio /proc/interrupts; dmesg | tail -n 20")
 					.output);
 		restore();
 	}
