@@ -55,11 +55,10 @@ sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
 wrap-early | order\|progress\|count\|match | wrap=20 reorder=300000 modes=32 restarts=0 closes=0 alloc=0 | message.c | s/\(s32\)\(message->sequence - sequence\) < 0/message->sequence < sequence/
 wrap-announce | progress\|credit | wrap=300 messages=400 nodes=2 endpoints=1 eager_max=0 modes=32 restarts=0 closes=0 alloc=0 size_max=200 | flow.c | s/\(s32\)\(announce - flow->announce_limit\) > 0/announce > flow->announce_limit/
-wrap-ring | ring\|completion\|progress\|hang | wrap=20 ring=8 messages=200 | ring.c | s/if \(ring->tail - head > ring->entries\)/if (head > ring->tail || ring->tail - head > ring->entries)/
-wrap-work | envelope\|bytes\|order\|match\|damage\|twice\|memory\|progress | wrap=50 wr_max=40 modes=32 | transport/verbs.c | s/rounddown_pow_of_two//
+wrap-work | envelope\|bytes\|order\|match\|damage\|twice\|memory\|progress | wrap=50 wr_max=40 modes=32 | transport/verbs.c | s/send_depth = rounddown_pow_of_two/send_depth = /
 answer-never-comes | progress | modes=64 messages=20 app_us=500 late=5000 levels=8 peer_timeout_ms=100 partitions=4 partition_ms=300 faults_ms=800 nodes=2 endpoints=1 restarts=0 | path.c | s/rel_ask\(&path->rel, path->now\)/(void)0/
-closed-while-ready | Segmentation\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
-lane-kept | memory\|Segmentation\|progress\|order\|WARN | modes=128 auto_uc_rate=1 auto_uc_idle_ms=20 qp_errors=4 | lane.c | s/\tlane->qp = NULL;\n//
+closed-while-ready | Segmentation\|reference\|progress\|hang\|WARN\|order\|bytes\|memory | closes=3 levels=9 size_max=33000 mtu=256 bandwidth_mbps=10 endpoints=2 nodes=2 modes=32 batch=32 faults_ms=49 | send.c | s/if \(list_empty\(&flow->queue\)\) \{\n\t\tlist_del_init\(&flow->ready\);\n/{\n/
+lane-kept | memory\|reference\|Segmentation\|progress\|order\|WARN | modes=128 auto_uc_rate=1 auto_uc_idle_ms=20 qp_errors=4 | lane.c | s/\tlane->qp = NULL;\n//
 lane-running | memory\|Segmentation\|lock\|timer\|reference | modes=128 auto_uc_rate=1 auto_uc_idle_ms=10 work_us=10000 restarts=3 faults_ms=400 | path.c | s/\tcancel_work_sync\(&path->lane.work\);\n//
 ring-in-use | memory\|Segmentation\|progress\|WARN | late=5000 loss=300000 modes=32 | reliability/conn.c | s/\tif \(conn->sender.in_flight\)\n\t\treturn false;\n//
 kick-lost | wake | wr_max=8 interrupt=500000 post_ns=3000 softirq_us=20 modes=2 messages=300 size_max=70000 delay_ns=5000 | transport/verbs.c | s/ [|][|] test_bit\(IBR_QP_AGAIN, &qp->state\)//
