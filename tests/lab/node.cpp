@@ -149,9 +149,12 @@ void Node::launch()
 	const timeval send_limit{send_seconds_max, 0};
 	setsockopt(agent.fd(), SOL_SOCKET, SO_SNDTIMEO, &send_limit, sizeof send_limit);
 
+	// QEMU before 8.1 leaves memory barriers out of the code of a machine that can have one processor
+	// only, although its devices run in another thread: the notification of a virtio queue can be lost,
+	// and a node's network is dead from then on. So there is always room for a second one.
 	std::vector<std::string> command = words(fmt::format(
 		"qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35 "
-		"-accel tcg,thread=multi -cpu max -smp {} -m {} -initrd /proc/self/fd/{} "
+		"-accel tcg,thread=multi -cpu max -smp {},maxcpus={} -m {} -initrd /proc/self/fd/{} "
 		"-chardev socket,id=console,fd={} -serial chardev:console "
 		"-chardev socket,id=monitor,fd={} -mon chardev=monitor,mode=readline "
 		"-device virtio-serial-pci "
@@ -159,8 +162,9 @@ void Node::launch()
 		"-netdev dgram,id=wire,local.type=fd,local.str={} "
 		"-device "
 		"virtio-net-pci,id=nic,netdev=wire,mac={},host_mtu=9000,speed=10000,duplex=full,romfile=",
-		options_.cpus, options_.memory_mb, initramfs.fd(), console_inner.fd(), monitor_inner.fd(),
-		agent_inner.fd(), protocol::port_name, wire_.descriptor(number_), Wire::mac(number_)));
+		options_.cpus, std::max(options_.cpus, 2), options_.memory_mb, initramfs.fd(),
+		console_inner.fd(), monitor_inner.fd(), agent_inner.fd(), protocol::port_name,
+		wire_.descriptor(number_), Wire::mac(number_)));
 	command.insert(
 		command.end(), {"-kernel", kernel_.image, "-append", kernel_parameters + options_.append});
 	const auto add_folder = [&](const std::string &tag, const fs::path &path) {
