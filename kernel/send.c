@@ -259,7 +259,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	}
 	/*
 	 * Native modes: one that is overtaken is passed over, and refused when it comes. The receiver knows for so
-	 * many what was passed over. Comes back with the next acknowledgement.
+	 * many what was passed over. Comes back with the next ACK.
 	 */
 	first = list_first_entry_or_null(&flow->announcing, struct ibr_send, announcing);
 	if (first && flow->sequence - first->sequence >= IBR_MISSING_MAX) {
@@ -399,7 +399,7 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	if (!list_empty(&flow->announcing)) {
 		/*
 		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes
-		 * back with the acknowledgement.
+		 * back with its ACK.
 		 */
 		list_del_init(&flow->ready);
 		return true;

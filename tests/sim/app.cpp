@@ -538,7 +538,7 @@ bool Apps::reap(Life &life)
 		while (ring->head != ring->tail) {
 			const ibrelk_completion completion = entries[ring->head & (ring->entries - 1)];
 			ring->head++;
-			// In the end, to cancel in vain what will complete by itself is nothing to be busy with.
+			// In the end, to cancel in vain is nothing to be busy with.
 			found |= !draining_ || completion.opcode != IBRELK_OP_CANCEL;
 			judge(life, completion);
 		}
