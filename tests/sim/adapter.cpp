@@ -24,8 +24,6 @@ struct ib_ah {
 	u32 node;
 };
 
-extern "C" int sim_node_of_gid(const u8 *gid);
-
 namespace
 {
 
@@ -301,7 +299,8 @@ void qp_next(u64 key)
 			return;
 		}
 		qp->last_arrival = at;
-		later(at - sim_now(), packet.to_node,
+		const u32 to_node = packet.to_node;
+		later(at - sim_now(), to_node,
 			[key, attempt, copy = std::move(packet)] { rc_arrive(key, attempt, copy); });
 		if (qp->sends.size() > qp->launched && !qp->busy)
 			qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));

@@ -99,7 +99,7 @@ bool model_gentle()
 	const auto &c = sim_config;
 	const u64 worst = c.faults_ms + c.partitions * c.partition_ms + c.flaps * c.flap_ms +
 		c.pauses * c.pause_ms + c.jumps * c.jump_ms +
-		1000 * (c.loss_data + c.loss_control + c.loss_one_way > 0) + c.cm_delay_us / 250 +
+		(c.loss_data + c.loss_control + c.loss_one_way > 0 ? 1000 : 0) + c.cm_delay_us / 250 +
 		(c.rebuild_errors ? c.faults_ms + 200 : 0);
 
 	return !c.rush && !c.restarts && !c.closes && !c.alloc && !c.mtu_changes &&
