@@ -10,7 +10,6 @@
 #include <map>
 
 extern "C" {
-int sim_node_of_gid(const u8 *gid);
 ib_device *sim_device(u32 node);
 }
 
@@ -94,7 +93,7 @@ u64 handler_delay()
 void destroy(Id *id);
 
 // What the handler is told, a little later and in a worker.
-void tell(u64 key, rdma_cm_event_type type, int status, std::vector<u8> data = {}, u32 from_node = 0,
+void tell(u64 key, rdma_cm_event_type type, int status, const std::vector<u8> &data = {}, u32 from_node = 0,
 	u32 qpn = 0, const u8 *gid = nullptr)
 {
 	Id *known = find(key);

@@ -251,6 +251,7 @@ int rhashtable_init(rhashtable *table, const rhashtable_params *params)
 {
 	table->params = *params;
 	table->count = 0;
+	// NOLINTNEXTLINE(bugprone-sizeof-expression): they are pointers.
 	table->bucket = static_cast<rhash_head **>(kcalloc(buckets, sizeof(rhash_head *), GFP_KERNEL));
 	return table->bucket ? 0 : -ENOMEM;
 }
