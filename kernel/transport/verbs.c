@@ -708,6 +708,9 @@ static void qp_poll_sends(struct ibr_qp *qp, struct touched *touched)
 	spin_lock(&qp->lock);
 	if (!qp->closed && (qp_reapable(qp) || qp->starved || !list_empty(&qp->starved_dests))) {
 		qp_reap(qp);
+		/* Somebody who passed by may have taken what the event was about; so another one is needed. */
+		if (!qp->free_count && (qp->starved || !list_empty(&qp->starved_dests)) && qp_arm(qp, qp->send_cq))
+			qp_reap(qp);
 		if (qp->free_count) {
 			starved = qp->starved;
 			qp->starved = false;
