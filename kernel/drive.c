@@ -360,7 +360,7 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	if (path->state == IBRELK_PATH_UP) {
 		silence = rel_silence_ns(&path->rel, path->now);
 		/* A peer that has just been reached again may say something first, however long it has owed it. */
-		if (silence > min(deaf, (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC) && ibr_path_overdue(path)) {
+		if (silence > min(deaf, ibr_peer_timeout_ns()) && ibr_path_overdue(path)) {
 			ibr_path_mourn(path);
 			ibr_path_give_up(path, -ETIMEDOUT);
 		} else if (silence > deaf) {

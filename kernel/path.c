@@ -103,9 +103,9 @@ static bool closing;
 static void paths_prune(struct work_struct *work);
 static DECLARE_DELAYED_WORK(prune_work, paths_prune);
 
-unsigned int ibr_peer_timeout_ms(void)
+u64 ibr_peer_timeout_ns(void)
 {
-	return READ_ONCE(peer_timeout_ms);
+	return (u64)READ_ONCE(peer_timeout_ms) * NSEC_PER_MSEC;
 }
 
 static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
@@ -560,14 +560,11 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 
 bool ibr_path_overdue(const struct ibr_path *path)
 {
-	return path->established &&
-	       rel_debt_ns(&path->rel, path->now) > (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC;
+	return path->established && rel_debt_ns(&path->rel, path->now) > ibr_peer_timeout_ns();
 }
 
 void ibr_path_failed(struct ibr_path *path, int error)
 {
-	u64 limit = (u64)ibr_peer_timeout_ms() * NSEC_PER_MSEC;
-
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
 	if (path->state == IBRELK_PATH_UP)
@@ -578,7 +575,7 @@ void ibr_path_failed(struct ibr_path *path, int error)
 	 * its last sign of life, and not from the last handshake. A peer that was never there is an error at once.
 	 */
 	if (!path->removed && path->established && path->broken_since && path_wanted(path) &&
-	    path->now - path->broken_since < limit && !ibr_path_overdue(path)) {
+	    path->now - path->broken_since < ibr_peer_timeout_ns() && !ibr_path_overdue(path)) {
 		path->state = IBRELK_PATH_CONNECTING;
 		queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(RECONNECT_MS));
 		goto out;

@@ -213,8 +213,9 @@ struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key);
  * @asked: a peer asks for it, for whom there are at most so many
  *
  * Return: path with a reference, or ERR_PTR(-ENOMEM; -ENODEV: no port has that GID or the queue pair
- * type, a peer asks for one that leads back to this node, or the module is going; -EHOSTUNREACH: both ends are the same address, which only loop and UD can
- * do; -EUSERS: there are as many as peers may make). Context: process.
+ * type, a peer asks for one that leads back to this node, or the module is going; -EHOSTUNREACH:
+ * both ends are the same address, which only loop and UD can do; -EUSERS: there are as many as peers
+ * may make). Context: process.
  */
 struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked);
 /** ibr_path_find_token() - the live path with this token, or NULL. Context: RCU read side */
@@ -312,8 +313,8 @@ u32 ibr_paths_dump(struct ibrelk_path_info *info, u32 max);
 void ibr_path_add_engine(const struct ibr_path *path, struct ibrelk_counters *counters);
 /** ibr_path_info() - one entry (stats.c) */
 void ibr_path_info(struct ibr_path *path, struct ibrelk_path_info *info);
-/** ibr_peer_timeout_ms() - see the module parameter */
-unsigned int ibr_peer_timeout_ms(void);
+/** ibr_peer_timeout_ns() - see the module parameter peer_timeout_ms */
+u64 ibr_peer_timeout_ns(void);
 
 /** ibr_paths_remove_port() - the port goes away: fail and tear down every path on it, and wait. Context: process */
 void ibr_paths_remove_port(const u8 gid[16]);

@@ -360,13 +360,19 @@ static void qp_reap_work(struct work_struct *work)
 	spin_unlock_bh(&qp->lock);
 }
 
-/* No slot is free: be told when one is. Context: qp->lock held. Return: one has become free. */
-static bool qp_starve(struct ibr_qp *qp, struct ibr_dest *dest)
+/* Look for a free slot; if there is none, be told of the next one. Context: qp->lock held. Return: there is one. */
+static bool qp_seek_slot(struct ibr_qp *qp)
 {
 	qp_reap(qp);
 	if (!qp->free_count && qp_arm(qp, qp->send_cq))
 		qp_reap(qp);
-	if (qp->free_count)
+	return qp->free_count;
+}
+
+/* No slot is free: wait for one. Context: qp->lock held. Return: one has become free. */
+static bool qp_starve(struct ibr_qp *qp, struct ibr_dest *dest)
+{
+	if (qp_seek_slot(qp))
 		return true;
 	if (!dest) {
 		qp->starved = true;
@@ -702,21 +708,19 @@ static bool qp_receive(struct ibr_qp *qp, const struct ib_wc *wc, struct touched
 static void qp_poll_sends(struct ibr_qp *qp, struct touched *touched)
 {
 	struct ibr_dest *dest, *next;
-	bool starved = false;
+	bool starved = false, waiting;
 	LIST_HEAD(dests);
 
 	spin_lock(&qp->lock);
-	if (!qp->closed && (qp_reapable(qp) || qp->starved || !list_empty(&qp->starved_dests))) {
+	waiting = qp->starved || !list_empty(&qp->starved_dests);
+	if (!qp->closed && !waiting && qp_reapable(qp))
 		qp_reap(qp);
-		/* Somebody who passed by may have taken what the event was about; so another one is needed. */
-		if (!qp->free_count && (qp->starved || !list_empty(&qp->starved_dests)) && qp_arm(qp, qp->send_cq))
-			qp_reap(qp);
-		if (qp->free_count) {
-			starved = qp->starved;
-			qp->starved = false;
-			list_for_each_entry_safe(dest, next, &qp->starved_dests, starved)
-				list_move_tail(&dest->starved, &dests);
-		}
+	/* Somebody who passed by may have taken the slot that the event was about: then another event is needed. */
+	if (!qp->closed && waiting && qp_seek_slot(qp)) {
+		starved = qp->starved;
+		qp->starved = false;
+		list_for_each_entry_safe(dest, next, &qp->starved_dests, starved)
+			list_move_tail(&dest->starved, &dests);
 	}
 	/* Off the list one by one, so that a destination can starve again while it is driven. */
 	while ((dest = list_first_entry_or_null(&dests, struct ibr_dest, starved))) {

@@ -149,9 +149,9 @@ void Node::launch()
 	const timeval send_limit{send_seconds_max, 0};
 	setsockopt(agent.fd(), SOL_SOCKET, SO_SNDTIMEO, &send_limit, sizeof send_limit);
 
-	// QEMU before 8.1 leaves memory barriers out of the code of a machine that can have one processor
-	// only, although its devices run in another thread: the notification of a virtio queue can be lost,
-	// and a node's network is dead from then on. So there is always room for a second one.
+	// Debian 12's QEMU leaves memory barriers out of the code of a machine that can have one processor
+	// only (-d op shows it), although its devices run in another thread: the notification of a virtio
+	// queue can be lost, and a node's network is dead from then on. So there is always room for a second.
 	std::vector<std::string> command = words(fmt::format(
 		"qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35 "
 		"-accel tcg,thread=multi -cpu max -smp {},maxcpus={} -m {} -initrd /proc/self/fd/{} "

@@ -501,7 +501,8 @@ bool Apps::submit(Life &life)
 		withdraw(commands[i]);
 	for (int i = 0; i < accepted; i++)
 		sim_counts.messages += commands[static_cast<std::size_t>(i)].opcode == IBRELK_OP_SEND;
-	return accepted > (draining_ && commands[0].opcode == IBRELK_OP_CANCEL);
+	const bool only_cancels = draining_ && commands[0].opcode == IBRELK_OP_CANCEL;
+	return accepted > 0 && !only_cancels;
 }
 
 void Apps::step(Life &life)

@@ -352,13 +352,30 @@ struct workqueue_struct {
 	bool memory; // its work may be slow
 };
 
+static u32 memory_running;
+
 static void work_start(work_struct *work, u64 at);
 
 static void work_fire(void *argument)
 {
 	auto *work = static_cast<work_struct *>(argument);
+	const bool memory = work->wq->memory;
 	list_del_init(&work->entry);
+	memory_running += memory;
 	work->function(work);
+	memory_running -= memory;
+}
+
+bool sim_memory_busy()
+{
+	for (const auto &[key, event] : queue) {
+		if (event.function != work_fire)
+			continue;
+		const auto *work = static_cast<work_struct *>(event.argument);
+		if (work->wq->memory && work->at_once)
+			return true;
+	}
+	return memory_running > 0;
 }
 
 workqueue_struct *alloc_workqueue(const char *name, int, int)

@@ -157,8 +157,8 @@ void model_sent(Send &send)
 	default: sim_fail("status", "send %llu fails with %d", send.id, send.status);
 	}
 	// Where a bounce buffer serves, a worker completes the receive, maybe later.
-	if (!send.status && send.level == IBRELK_LEVEL_MATCHED && !sim_config.pin && !sim_config.big &&
-		sim_config.memlock_kib > 60000 && sim_config.ring > 64) {
+	if (!send.status && send.level == IBRELK_LEVEL_MATCHED && !sim_memory_busy() &&
+		sim_config.ring > 64) {
 		apps.reap_all();
 		if (!send.taken && model_gentle())
 			sim_fail("level", "send %llu is matched, and no receive has it", send.id);

@@ -31,6 +31,8 @@ enum sim_stream {
 };
 
 extern struct sim_config sim_config;
+/* sim_memory_busy() - has a worker that copies or pins user memory anything to do, on any node? */
+bool sim_memory_busy(void);
 /* sim_troubled - the time of faults: afterwards nothing goes wrong any more */
 extern bool sim_troubled;
 extern bool sim_tracing;

@@ -402,7 +402,8 @@ static void check_known(const struct ibr_path *path)
 	const struct sim_config *c = &sim_config;
 	struct ibr_port *port;
 
-	if (c->replay || c->corrupt || c->wedges || c->qp_errors || c->post_errors || c->arm_errors || c->flaps || c->partitions)
+	if (c->replay || c->corrupt || c->wedges || c->qp_errors || c->post_errors || c->arm_errors || c->flaps ||
+	    c->partitions)
 		return;
 	port = ibr_port_find_gid(path->key.local_gid);
 	if (!port)
