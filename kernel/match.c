@@ -105,23 +105,6 @@ static struct match_message *message_find(const struct hlist_head *bucket, u32 s
 	return NULL;
 }
 
-/* The oldest waiting message that fits a receive, or NULL. */
-static struct match_message *message_find_for(const struct match *match,
-					      const struct match_recv *recv)
-{
-	struct match_message *message;
-	u32 i;
-
-	if (!recv_is_wild(recv)) {
-		i = bucket_of(match, recv->source, recv->space, recv->tag);
-		return message_find(&match->message_hash[i], recv->source, recv->space, recv->tag);
-	}
-	list_for_each_entry(message, &match->message_all[recv->space], links.all)
-		if (recv_fits(recv, message->source, message->tag))
-			return message;
-	return NULL;
-}
-
 static void recv_add(struct match *match, struct match_recv *recv)
 {
 	struct match_recv *head;
@@ -156,9 +139,26 @@ void match_init(struct match *match, u64 secret)
 	}
 }
 
+struct match_message *match_message_find(const struct match *match, const struct match_recv *recv)
+{
+	struct match_message *message;
+	u32 i;
+
+	if (!match->messages)
+		return NULL;
+	if (!recv_is_wild(recv)) {
+		i = bucket_of(match, recv->source, recv->space, recv->tag);
+		return message_find(&match->message_hash[i], recv->source, recv->space, recv->tag);
+	}
+	list_for_each_entry(message, &match->message_all[recv->space], links.all)
+		if (recv_fits(recv, message->source, message->tag))
+			return message;
+	return NULL;
+}
+
 struct match_message *match_recv_post(struct match *match, struct match_recv *recv)
 {
-	struct match_message *message = match->messages ? message_find_for(match, recv) : NULL;
+	struct match_message *message = match_message_find(match, recv);
 
 	if (message)
 		match_message_remove(match, message);
@@ -185,7 +185,7 @@ struct match_recv *match_message_take(struct match *match, u32 source, u8 space,
 			break;
 		}
 	}
-	if (found)
+	if (found && !found->stays)
 		match_recv_remove(match, found);
 	return found;
 }

@@ -47,6 +47,7 @@ struct match_links {
  * @cookie: the user's name for it, for match_cancel_all()
  * @source: wanted source handle, or MATCH_SOURCE_ANY
  * @space: match space
+ * @stays: a message that takes it leaves it posted; also later ones may
  * @posted: it is in the table (set by match.c)
  * @order: private to match.c: its place among all receives
  * @links: private to match.c
@@ -59,6 +60,7 @@ struct match_recv {
 	u64 cookie;
 	u32 source;
 	u8 space;
+	bool stays;
 	bool posted;
 	u64 order;
 	struct match_links links;
@@ -116,9 +118,18 @@ struct match {
 void match_init(struct match *match, u64 secret);
 
 /**
+ * match_message_find() - the oldest waiting message that fits a receive
+ * @match: the tables
+ * @recv: with .tag, .ignore, .source, .space filled in; not posted
+ *
+ * Return: it, still in; or NULL.
+ */
+struct match_message *match_message_find(const struct match *match, const struct match_recv *recv);
+
+/**
  * match_recv_post() - post a receive, or take the oldest waiting message that fits
  * @match: the tables
- * @recv: with .tag, .ignore, .source, .space, .cookie filled in
+ * @recv: with .tag, .ignore, .source, .space, .cookie, .stays filled in
  *
  * Return: the message, taken out of the table, and @recv is not posted; or NULL, and @recv is
  * posted.
@@ -132,8 +143,8 @@ struct match_message *match_recv_post(struct match *match, struct match_recv *re
  * @space: its match space
  * @tag: its tag
  *
- * Return: the receive, taken out of the table; or NULL: the owner may then keep the message by
- * match_message_keep().
+ * Return: the receive, taken out of the table unless it stays; or NULL: the owner may then keep the
+ * message by match_message_keep().
  */
 struct match_recv *match_message_take(struct match *match, u32 source, u8 space, u64 tag);
 

@@ -45,6 +45,7 @@ floor-delta | engine | rule | reliability/receive.c | s/delta > REL_SPAN_MAX \|\
 timer-lost | pair | rule | reliability/loss.c | s/if \(sender->in_flight\)\n\t\trel_timer_arm\(conn, REL_TIMER_RTO, now [+] conn->rtt.rto_ns\);/(void)now;/
 probe-ack | pair | rule | reliability/receive.c | s/(rel_credit_handle_probe[^\n]*\n)\t\tconn->receiver.ack_now = true;/$1/
 match-order | match | oldest | match.c | s/if \(found && found->order < wild->order\)/if (found && found->order <= wild->order + 1)/
+match-stays | match | stays\|number | match.c | s/if \(found && !found->stays\)/if (found)/
 match-same | match | oldest | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
 match-head | match | find\|oldest\|use-after | match.c | s/\t\tif \(next != links\)\n\t\t\thlist_add_behind\(&next->bucket, &links->bucket\);/(void)next;/
 command-reserved | command | right | command.c | s/ \|\|\n\t    command->reserved\[0\] \|\| command->reserved\[1\]//

@@ -44,6 +44,7 @@ struct model_recv {
 	u64 tag, ignore, cookie;
 	u32 source;
 	u8 space;
+	bool stays;
 };
 
 struct model_message {
@@ -154,10 +155,21 @@ private:
 		recv->ignore = chance(wild_tag_pct) ? (chance(50) ? ignore_all : any_of_tags()) : 0;
 		recv->space = any_of_spaces();
 		recv->cookie = draw(5);
+		recv->stays = chance(15);
 
-		model_recv wanted{id, recv->tag, recv->ignore, recv->cookie, recv->source, recv->space};
+		model_recv wanted{
+			id, recv->tag, recv->ignore, recv->cookie, recv->source, recv->space, recv->stays};
 		auto oldest = std::ranges::find_if(model_messages,
 			[&](const model_message &m) { return model_fits(wanted, m.source, m.space, m.tag); });
+		match_message *seen = match_message_find(match.get(), recv.get());
+
+		require(seen == (oldest == model_messages.end() ? nullptr : messages[oldest->id].get()),
+			"who only looks sees the oldest that fits");
+		require(!seen || seen->waiting, "what is only looked at goes on waiting");
+		/* Now and then that was all. */
+		if (chance(10))
+			return;
+
 		match_message *message = match_recv_post(match.get(), recv.get());
 
 		if (oldest == model_messages.end()) {
@@ -187,7 +199,10 @@ private:
 
 		if (oldest != model_recvs.end()) {
 			require(recv == recvs[oldest->id].get(), "a message takes the oldest that fits");
-			require(!recv->posted, "a receive that was taken is not posted");
+			require(recv->posted == oldest->stays,
+				"a receive that was taken is posted only if it stays");
+			if (oldest->stays)
+				return;
 			forget(*recv);
 			model_recvs.erase(oldest);
 			return;

@@ -84,10 +84,7 @@ protected:
 		return recv;
 	}
 
-	std::unique_ptr<struct match> match = std::make_unique<struct match>();
-
-private:
-	match_recv *make(u32 source, u64 tag, u64 ignore, u8 space, u64 cookie)
+	match_recv *make(u32 source, u64 tag, u64 ignore, u8 space, u64 cookie, bool stays = false)
 	{
 		auto recv = std::make_unique<match_recv>();
 
@@ -96,10 +93,14 @@ private:
 		recv->ignore = ignore;
 		recv->space = space;
 		recv->cookie = cookie;
+		recv->stays = stays;
 		recvs.push_back(std::move(recv));
 		return recvs.back().get();
 	}
 
+	std::unique_ptr<struct match> match = std::make_unique<struct match>();
+
+private:
 	std::vector<std::unique_ptr<match_recv>> recvs;
 	std::vector<std::unique_ptr<match_message>> messages;
 };
@@ -232,6 +233,41 @@ TEST_F(Match, match_recv_post__equal_receives_make_no_chain)
 	for (int i = 0; i < 1000; i++)
 		post(1, 5);
 	EXPECT_EQ(chain_max(match->recv_hash), 1u);
+}
+
+TEST_F(Match, match_message_take__leaves_what_stays_in_its_place)
+{
+	match_recv *first = make(1, 5, 0, MATCH_TAGGED, 0, true);
+	match_recv *wild = make(MATCH_SOURCE_ANY, 5, 0, MATCH_TAGGED, 0, true);
+
+	EXPECT_EQ(match_recv_post(match.get(), wild), nullptr);
+	EXPECT_EQ(match_recv_post(match.get(), first), nullptr);
+	post(1, 5);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(match_message_take(match.get(), 1, MATCH_TAGGED, 5), wild);
+	EXPECT_EQ(match->recvs, 3u);
+	match_recv_remove(match.get(), wild);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(match_message_take(match.get(), 1, MATCH_TAGGED, 5), first);
+	EXPECT_EQ(match->recvs, 2u);
+}
+
+TEST_F(Match, match_message_find__leaves_the_message)
+{
+	match_recv *any = make(MATCH_SOURCE_ANY, 0, ignore_all, MATCH_TAGGED, 0);
+	match_recv *exact = make(2, 6, 0, MATCH_TAGGED, 0);
+
+	EXPECT_EQ(match_message_find(match.get(), any), nullptr);
+	match_message *first = keep(1, 5);
+	match_message *second = keep(2, 6);
+
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(match_message_find(match.get(), any), first);
+		EXPECT_EQ(match_message_find(match.get(), exact), second);
+	}
+	EXPECT_EQ(match->messages, 2u);
+	EXPECT_EQ(match->recvs, 0u);
+	EXPECT_FALSE(any->posted);
 }
 
 TEST_F(Match, match_message_take__finds_nothing_in_other_source_tag_or_space)
