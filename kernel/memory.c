@@ -369,6 +369,15 @@ static struct ibr_umem_window *ibr_umem_window(struct ibr_umem *umem, u64 index)
 	return &umem->window[index & 1];
 }
 
+void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length)
+{
+	part->mm = whole->mm;
+	part->address = whole->address + offset;
+	part->length = length;
+	part->write = whole->write;
+	part->whole = whole;
+}
+
 /* Make a window resident. @spare: see ibr_umem_bounce() */
 static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_pins **spare)
 {
@@ -421,6 +430,28 @@ static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *windo
 		ibr_pins_free(pins);
 }
 
+/* What was bounced of a part is copied to the user. */
+static void ibr_umem_retire_part(struct ibr_umem *part, bool alive)
+{
+	u64 offset = part->address - part->whole->address, end = offset + part->length;
+
+	while (offset < end) {
+		u64 index = div_u64(offset, IBR_UMEM_WINDOW);
+		struct ibr_umem_window *window = ibr_umem_window(part->whole, index);
+		u32 start = offset - window->offset;
+		u32 length = min_t(u64, window->length - start, end - offset);
+		void __user *user = (void __user *)(unsigned long)(part->whole->address + offset);
+
+		if (window->pins->bounce) {
+			if (!alive || copy_to_user(user, window->pins->bounce + start, length))
+				part->error = -EFAULT;
+			else
+				part->bounced += length;
+		}
+		offset += length;
+	}
+}
+
 static void ibr_umem_work(struct work_struct *work)
 {
 	struct ibr_umem *umem = container_of(work, struct ibr_umem, work);
@@ -442,6 +473,8 @@ static void ibr_umem_work(struct work_struct *work)
 		old = set_active_memcg(memcg);
 	}
 
+	if (umem->whole)
+		ibr_umem_retire_part(umem, alive);
 	for (slot = 0; slot < 2; slot++) {
 		struct ibr_umem_window *window = &umem->window[slot];
 
@@ -540,6 +573,8 @@ u64 ibr_umem_resident(const struct ibr_umem *umem, u64 offset)
 	u64 end = offset;
 	int i;
 
+	if (umem->whole)
+		return umem->length - offset;
 	for (i = 0; i < 2; i++, index++) {
 		u32 length = ibr_umem_window_length(umem, index);
 
@@ -567,19 +602,30 @@ void ibr_umem_advance(struct ibr_umem *umem, u64 offset)
 	ibr_umem_queue_work(umem);
 }
 
+/* Is there anything in a bounce buffer that the user should get? */
+static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
+{
+	const struct ibr_umem *whole = umem->whole ?: umem;
+	int slot;
+
+	for (slot = 0; slot < 2; slot++) {
+		const struct ibr_pins *pins = whole->window[slot].pins;
+
+		if (pins && umem->write && umem->length && READ_ONCE(pins->filled))
+			return true;
+	}
+	return false;
+}
+
 void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 		     void (*released)(struct ibr_umem *umem))
 {
 	int slot;
 
-	for (slot = 0; slot < 2; slot++) {
-		struct ibr_pins *pins = umem->window[slot].pins;
-
-		if (pins && umem->write && pins->filled && keep_bounced) {
-			umem->released = released;
-			ibr_umem_queue_work(umem);
-			return;
-		}
+	if (keep_bounced && ibr_umem_is_bounced(umem)) {
+		umem->released = released;
+		ibr_umem_queue_work(umem);
+		return;
 	}
 
 	for (slot = 0; slot < 2; slot++) {
@@ -602,7 +648,8 @@ static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 page_offset
 	if (unlikely(pins->bounce)) {
 		if (to_user) {
 			memcpy(pins->bounce + offset, data, length);
-			pins->filled = max(pins->filled, offset + length);
+			/* Parts fill theirs at the same time: of a whole no more is asked than whether it is 0. */
+			WRITE_ONCE(pins->filled, max(READ_ONCE(pins->filled), offset + length));
 		} else {
 			memcpy(data, pins->bounce + offset, length);
 		}
@@ -628,6 +675,10 @@ static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 page_offset
 static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, void *data, u32 length,
 					  bool to_user)
 {
+	if (unlikely(umem->whole)) {
+		offset += umem->address - umem->whole->address;
+		umem = umem->whole;
+	}
 	while (length) {
 		u64 index = div_u64(offset, IBR_UMEM_WINDOW);
 		struct ibr_umem_window *window = ibr_umem_window(umem, index);

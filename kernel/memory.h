@@ -11,8 +11,9 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
-/* Bytes of a window; at most two are resident at a time. */
+/* Bytes of a window; at most two are resident at a time, so what is no longer than two always is. */
 #define IBR_UMEM_WINDOW		(2u << 20)
+#define IBR_UMEM_RESIDENT	(2 * IBR_UMEM_WINDOW)
 
 struct ibr_pins;
 struct mm_struct;
@@ -40,6 +41,7 @@ struct ibr_umem_window {
  * @work: the worker
  * @ready: set by the owner before it calls ibr_umem_advance()
  * @released: set by ibr_umem_finish()
+ * @whole: of a part: what it is a part of
  * All but @error, @bounced, @length and @ready is private to memory.c.
  */
 struct ibr_umem {
@@ -55,6 +57,7 @@ struct ibr_umem {
 	struct work_struct work;
 	void (*ready)(struct ibr_umem *umem);
 	void (*released)(struct ibr_umem *umem);
+	struct ibr_umem *whole;
 };
 
 /**
@@ -70,6 +73,19 @@ struct ibr_umem {
  * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM.
  */
 int ibr_umem_init(struct ibr_umem *umem, u64 address, u64 length, bool write);
+
+/**
+ * ibr_umem_part() - a stretch of user memory as one of its own
+ * @part: zeroed memory of the owner
+ * @whole: memory of a receive of at most IBR_UMEM_RESIDENT bytes; it must not be finished before
+ *	@part is released
+ * @offset: where the part starts in it, bytes
+ * @length: bytes of the part; 0 is fine
+ *
+ * The part is resident; ibr_umem_finish() copies what was bounced in it to the user. Parts that do
+ * not overlap may be used at the same time. Context: any.
+ */
+void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length);
 
 /**
  * ibr_umem_resident() - how many bytes from an offset on are resident now
