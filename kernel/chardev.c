@@ -147,6 +147,7 @@ static long ibr_device_query(struct ibrelk_query __user *argument)
 		.sends_max = IBR_SENDS_MAX,
 		.ring_entries_max = IBR_RING_ENTRIES_MAX,
 		.batch_max = IBR_BATCH_MAX,
+		.multi_max = IBR_MULTI_MAX,
 	};
 
 	if (!READ_ONCE(ibr_allow_native))

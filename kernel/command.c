@@ -20,7 +20,7 @@
 
 #define FLAGS_LATER	(IBRELK_CMD_IOVEC | IBRELK_CMD_REGION)
 #define FLAGS_KNOWN	(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE | \
-			 FLAGS_LATER)
+			 IBRELK_CMD_CLAIMED | FLAGS_LATER)
 
 static int ibr_command_check_message(const struct ibrelk_command *command)
 {
@@ -35,6 +35,8 @@ static int ibr_command_check_send(const struct ibrelk_command *command)
 {
 	if (command->level > IBRELK_LEVEL_MATCHED || command->ignore)
 		return -EINVAL;
+	if (command->flags & IBRELK_CMD_CLAIMED)
+		return -EINVAL;
 	if (command->peer == IBRELK_PEER_ANY)
 		return -EINVAL;
 	if (command->immediate && !(command->flags & IBRELK_CMD_IMMEDIATE))
@@ -46,7 +48,32 @@ static int ibr_command_check_recv(const struct ibrelk_command *command)
 {
 	if (command->level || command->immediate || (command->flags & IBRELK_CMD_IMMEDIATE))
 		return -EINVAL;
+	/* What is claimed has matched already. */
+	if ((command->flags & IBRELK_CMD_CLAIMED) &&
+	    (command->peer || command->ignore || (command->flags & IBRELK_CMD_UNTAGGED)))
+		return -EINVAL;
 	return ibr_command_check_message(command);
+}
+
+static int ibr_command_check_recv_multi(const struct ibrelk_command *command)
+{
+	if (command->flags & ~IBRELK_CMD_UNTAGGED)
+		return -EINVAL;
+	if (!command->length || command->length > IBR_MULTI_MAX || command->room > command->length)
+		return -EINVAL;
+	if (!command->messages)
+		return -EINVAL;
+	return ibr_command_check_recv(command);
+}
+
+/* PROBE and CLAIM are of use only if they say what they found. */
+static int ibr_command_check_probe(const struct ibrelk_command *command)
+{
+	if (command->flags & ~IBRELK_CMD_UNTAGGED)
+		return -EINVAL;
+	if (command->addr || command->length)
+		return -EINVAL;
+	return ibr_command_check_recv(command);
 }
 
 static int ibr_command_check_plain(const struct ibrelk_command *command)
@@ -55,9 +82,11 @@ static int ibr_command_check_plain(const struct ibrelk_command *command)
 		return -EINVAL;
 	if (command->level || command->peer || command->immediate)
 		return -EINVAL;
-	if (command->length || command->tag || command->ignore)
+	if (command->length || command->ignore)
 		return -EINVAL;
-	if (command->opcode == IBRELK_OP_NOP && command->addr)
+	if (command->opcode != IBRELK_OP_CANCEL && command->addr)
+		return -EINVAL;
+	if (command->opcode != IBRELK_OP_DISCARD && command->tag)
 		return -EINVAL;
 	return 0;
 }
@@ -67,15 +96,16 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	/* First of all, so that a program can find out what there is. */
 	if (command->opcode > IBRELK_OP_ATOMIC)
 		return -EINVAL;
-	if (command->opcode > IBRELK_OP_CANCEL)
+	if (command->opcode > IBRELK_OP_RECV_MULTI)
 		return -EOPNOTSUPP;
 
 	if (command->flags & ~FLAGS_KNOWN)
 		return -EINVAL;
 	if (command->flags & FLAGS_LATER)
 		return -EOPNOTSUPP;
-	if (command->region || command->reserved0 || command->remote_addr || command->remote_key ||
-	    command->reserved[0] || command->reserved[1])
+	if (command->region || command->remote_addr || command->remote_key || command->reserved)
+		return -EINVAL;
+	if (command->opcode != IBRELK_OP_RECV_MULTI && (command->messages || command->room))
 		return -EINVAL;
 
 	switch (command->opcode) {
@@ -83,6 +113,11 @@ static int ibr_command_check(const struct ibrelk_command *command)
 		return ibr_command_check_send(command);
 	case IBRELK_OP_RECV:
 		return ibr_command_check_recv(command);
+	case IBRELK_OP_RECV_MULTI:
+		return ibr_command_check_recv_multi(command);
+	case IBRELK_OP_PROBE:
+	case IBRELK_OP_CLAIM:
+		return ibr_command_check_probe(command);
 	default:
 		return ibr_command_check_plain(command);
 	}
@@ -116,9 +151,18 @@ static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk
 	case IBRELK_OP_SEND:
 		return ibr_endpoint_send(endpoint, command, undriven);
 	case IBRELK_OP_RECV:
+		if (command->flags & IBRELK_CMD_CLAIMED)
+			return ibr_endpoint_recv_claimed(endpoint, command);
 		return ibr_endpoint_recv(endpoint, command);
+	case IBRELK_OP_RECV_MULTI:
+		return ibr_endpoint_recv_multi(endpoint, command);
 	case IBRELK_OP_CANCEL:
 		return ibr_endpoint_cancel(endpoint, command);
+	case IBRELK_OP_PROBE:
+	case IBRELK_OP_CLAIM:
+		return ibr_endpoint_probe(endpoint, command);
+	case IBRELK_OP_DISCARD:
+		return ibr_endpoint_discard(endpoint, command);
 	default:
 		return ibr_command_nop(endpoint, command);
 	}

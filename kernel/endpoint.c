@@ -118,6 +118,7 @@ static void endpoint_free(struct ibr_endpoint *endpoint)
 	xa_for_each(&endpoint->contacts, handle, contact)
 		kfree(contact);
 	xa_destroy(&endpoint->contacts);
+	xa_destroy(&endpoint->claims);
 	if (endpoint->pool)
 		gen_pool_destroy(endpoint->pool);
 	vfree(endpoint->pool_memory);
@@ -177,11 +178,19 @@ bool ibr_endpoint_serves(const struct ibr_endpoint *endpoint, const struct ibr_p
 
 static void endpoint_drop_waiting(struct ibr_endpoint *endpoint)
 {
-	struct ibr_recv_result cancelled = { .status = -ECANCELED, .source = IBRELK_PEER_ANY };
 	struct match_message *found;
 	struct ibr_message *message;
 	struct match_recv *posted;
+	unsigned long claim;
 
+	xa_for_each(&endpoint->claims, claim, message) {
+		spin_lock_bh(&endpoint->lock);
+		xa_erase(&endpoint->claims, claim);
+		endpoint->claimed--;
+		ibr_message_unhold(endpoint, message);
+		spin_unlock_bh(&endpoint->lock);
+		ibr_message_discard(message, false);
+	}
 	for (;;) {
 		spin_lock_bh(&endpoint->lock);
 		posted = match_recv_first(&endpoint->match);
@@ -191,14 +200,13 @@ static void endpoint_drop_waiting(struct ibr_endpoint *endpoint)
 		message = found ? container_of(found, struct ibr_message, match) : NULL;
 		if (message) {
 			match_message_remove(&endpoint->match, found);
-			if (!message->rts)
-				endpoint->unexpected_bytes -= ibr_message_cost(message->length);
+			ibr_message_unhold(endpoint, message);
 		}
 		spin_unlock_bh(&endpoint->lock);
 		if (posted)
-			ibr_recv_complete(container_of(posted, struct ibr_recv, match), &cancelled);
+			ibr_recv_cancel(posted);
 		else if (message)
-			ibr_message_discard(message);
+			ibr_message_discard(message, false);
 		else
 			return;
 	}
@@ -311,6 +319,8 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	init_waitqueue_head(&endpoint->room);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+	xa_init_flags(&endpoint->claims, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
+	endpoint->claim_next = IBR_COUNTERS_START & INT_MAX;
 	INIT_WORK(&endpoint->free_work, endpoint_free_work);
 	INIT_DELAYED_WORK(&endpoint->linger_work, endpoint_linger_work);
 	INIT_LIST_HEAD(&endpoint->all);
@@ -387,80 +397,21 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	return ret;
 }
 
-int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
-{
-	struct match_message *found;
-	struct ibr_message *message;
-	struct ibr_recv *recv;
-
-	if (command->peer != IBRELK_PEER_ANY && !ibr_contact_find(endpoint, command->peer))
-		return -ENOENT;
-	if (atomic_read(&endpoint->recvs) >= endpoint->recvs_max || !ibr_ring_has_room(endpoint->recv_ring))
-		return 1;
-	recv = ibr_recv_create(endpoint, command);
-	if (IS_ERR(recv))
-		return PTR_ERR(recv);
-	atomic_inc(&endpoint->recvs);
-
-	spin_lock_bh(&endpoint->lock);
-	found = match_recv_post(&endpoint->match, &recv->match);
-	message = found ? container_of(found, struct ibr_message, match) : NULL;
-	if (message && !message->rts)
-		endpoint->unexpected_bytes -= ibr_message_cost(message->length);
-	spin_unlock_bh(&endpoint->lock);
-	if (message)
-		ibr_message_give(message, recv);
-	return 0;
-}
-
-int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
-{
-	struct ibr_recv_result cancelled = { .status = -ECANCELED, .source = IBRELK_PEER_ANY };
-	struct ibrelk_completion *done;
-	struct ibr_ring_entry *entry;
-	struct match_recv *posted, *next;
-	LIST_HEAD(found);
-
-	if (!ibr_ring_has_room(endpoint->recv_ring))
-		return 1;
-	/* What the user will be told is reserved before anything is done. */
-	entry = ibr_ring_entry_alloc();
-	if (!entry)
-		return -ENOMEM;
-	done = &entry->completion;
-	memset(done, 0, sizeof(*done));
-	done->user_data = command->user_data;
-	done->opcode = IBRELK_OP_CANCEL;
-	done->endpoint = endpoint->id;
-	done->peer = IBRELK_PEER_ANY;
-	spin_lock_bh(&endpoint->lock);
-	done->length = match_cancel_all(&endpoint->match, command->addr, &found);
-	spin_unlock_bh(&endpoint->lock);
-	list_for_each_entry_safe(posted, next, &found, links.all)
-		ibr_recv_complete(container_of(posted, struct ibr_recv, match), &cancelled);
-	done->status = done->length ? 0 : -ENOENT;
-	if (!done->status && command->flags & IBRELK_CMD_NO_SUCCESS)
-		entry->release(entry);
-	else
-		ibr_ring_complete(endpoint->recv_ring, entry);
-	return 0;
-}
-
-static void endpoint_done(struct ibr_endpoint *endpoint, atomic_t *count, u32 max, __poll_t what)
+static void endpoint_done(struct ibr_endpoint *endpoint, u32 done, atomic_t *count, u32 max, __poll_t what)
 {
 	/* The barrier in here pairs with that of ibr_endpoint_poll(). */
-	if (atomic_dec_return(count) < max && unlikely(waitqueue_active(&endpoint->room)))
+	if (atomic_sub_return(done, count) < max && unlikely(waitqueue_active(&endpoint->room)))
 		wake_up_poll(&endpoint->room, what);
 }
 
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint)
 {
-	endpoint_done(endpoint, &endpoint->sends, endpoint->sends_max, IBR_POLL_SEND);
+	endpoint_done(endpoint, 1, &endpoint->sends, endpoint->sends_max, IBR_POLL_SEND);
 }
 
-void ibr_endpoint_recv_done(struct ibr_endpoint *endpoint)
+void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done)
 {
-	endpoint_done(endpoint, &endpoint->recvs, endpoint->recvs_max, IBR_POLL_RECV);
+	endpoint_done(endpoint, done, &endpoint->recvs, endpoint->recvs_max, IBR_POLL_RECV);
 }
 
 __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table)
@@ -546,6 +497,7 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 		info->flows = endpoint->flow_count;
 		info->recvs = endpoint->match.recvs;
 		info->unexpected = endpoint->match.messages;
+		info->claims = endpoint->claimed;
 		info->unexpected_bytes = endpoint->unexpected_bytes;
 		info->unexpected_bytes_max = endpoint->unexpected_bytes_peak;
 		info->counters = endpoint->counters;

@@ -47,7 +47,8 @@ struct poll_table_struct;
  * @setup_lock: making outflows, and letting go of them: covers the writing of contact->out
  * @contacts: peer handle -> contact; its own lock. A contact stays until the endpoint is freed
  * @sends: sends outstanding; a send counts until it is freed, so until all its fragments are let go too
- * @recvs: receives accepted whose completion is not in the ring yet
+ * @recvs: completions of accepted receives that are not in the ring yet, also those of messages that a multi-receive
+ *	may still take
  * @room: who waits for @sends or @recvs to fall below its maximum
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
@@ -59,8 +60,8 @@ struct poll_table_struct;
  * @pool: memory of unexpected messages; lockless allocator
  * @pool_memory: what it allocates from, @unexpected_max bytes
  * @all: in the list of endpoints, open and lingering ones, under its mutex
- * @lock: softirq-safe; covers all that follows it. Inside a path's lock; only that of @contacts is taken
- *	inside it
+ * @lock: softirq-safe; covers all that follows it. Inside a path's lock; only those of @contacts and @claims, and
+ *	of @recv_ring, are taken inside it
  * @open: the descriptor is still open; once it is not, nothing is matched any more
  * @contact_hash: contacts by address
  * @flow_count: contacts, which is what statistics give out as flows
@@ -68,10 +69,13 @@ struct poll_table_struct;
  * @sources: incoming flows, until the last message of each is gone; at most IBR_SOURCES_MAX
  * @headers_granted: waiting RTS granted to flows; at most IBR_HEADERS_MAX, and one for each flow
  * @unexpected_granted: sum of the flows' outstanding grants, cost bytes; at most @unexpected_max
- * @unexpected_bytes: cost bytes of the eager messages that wait for a receive
+ * @unexpected_bytes: cost bytes of the eager messages that wait for a receive, or are claimed
  * @unexpected_bytes_peak: the most that it ever was
  * @counters: only rx_messages, rx_bytes and unexpected_messages; the others are the atomic ones above
  * @match: posted receives and waiting messages
+ * @claims: claimed messages, by the number that the user knows; erased under @lock
+ * @claimed: how many there are
+ * @claim_next: number of the next
  */
 struct ibr_endpoint {
 	struct kref ref;
@@ -115,6 +119,9 @@ struct ibr_endpoint {
 	u64 unexpected_bytes_peak;
 	struct ibrelk_counters counters;
 	struct match match;
+	struct xarray claims;
+	u32 claimed;
+	u32 claim_next;
 };
 
 /** ibr_endpoint_create() - IBRELK_IOC_ENDPOINT_CREATE without the descriptor. Return: endpoint or ERR_PTR */
@@ -141,14 +148,24 @@ void ibr_endpoint_put(struct ibr_endpoint *endpoint);
  */
 int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
 		      struct ibr_path **undriven);
-/** ibr_endpoint_recv() - likewise: post a receive. Return, Context: as ibr_endpoint_send() */
+/* Likewise the others, which are in recv.c. Return, Context: as ibr_endpoint_send(). */
+/** ibr_endpoint_recv() - post a receive */
 int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
-/** ibr_endpoint_cancel() - likewise: cancel receives by their user data. Return, Context: as ibr_endpoint_send() */
+/** ibr_endpoint_recv_multi() - post a receive of many messages */
+int ibr_endpoint_recv_multi(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_endpoint_recv_claimed() - receive a message that was claimed */
+int ibr_endpoint_recv_claimed(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_endpoint_cancel() - cancel receives by their user data */
 int ibr_endpoint_cancel(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_endpoint_probe() - look for a message that waits, and, if the command is a CLAIM, claim it */
+int ibr_endpoint_probe(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/** ibr_endpoint_discard() - throw away a message that was claimed */
+int ibr_endpoint_discard(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 
-/** ibr_endpoint_send_done(), _recv_done() - one is outstanding no more. Context: any; takes the lock of @room only */
+/** ibr_endpoint_send_done() - one is outstanding no more. Context: any; takes the lock of @room only */
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint);
-void ibr_endpoint_recv_done(struct ibr_endpoint *endpoint);
+/** ibr_endpoint_recvs_done() - so many are outstanding no more. Context: as above */
+void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done);
 /** ibr_endpoint_poll() - which commands there is room for: IBR_POLL_SEND, _RECV, _CANCEL. Context: process */
 __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table);
 

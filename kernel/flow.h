@@ -208,13 +208,15 @@ struct ibr_send {
 	struct ibr_frag frag;
 };
 
-/** struct ibr_recv - a posted receive. @ref is not needed: it has one owner at a time */
+/** struct ibr_recv - a receive, or a part of a multi-receive. It has one owner at a time, so that no @ref is needed */
 struct ibr_recv {
 	struct ibr_ring_entry entry;
 	struct match_recv match;
 	struct ibr_endpoint *endpoint;	/* referenced */
 	struct ibr_umem umem;
 	struct ibr_transfer *transfer;	/* that fills it, or NULL */
+	struct ibr_multi *multi;	/* that it is a part of, referenced, or NULL */
+	u64 offset;			/* in the buffer of @multi, bytes */
 	bool no_success;
 };
 
@@ -451,18 +453,32 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
 int ibr_send_init(void);
 void ibr_send_exit(void);
 
-/* ---- message.c: messages that arrive, and receives ---- */
+/* ---- message.c: messages that arrive ---- */
 
 /** ibr_eager_receive(), ibr_rts_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
 int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame);
 void ibr_message_free(struct ibr_message *message);
-/** ibr_message_discard() - nobody will ever take it: its endpoint is closed. Context: process, no locks */
-void ibr_message_discard(struct ibr_message *message);
+/**
+ * ibr_message_discard() - a message that waited, or was claimed, is thrown away
+ * @message: out of the match table
+ * @received: its sender is told that it was received. If not, the endpoint is closed: so is the sender's flow, which
+ *	fails the send; or that is of a life that is over, in which case its handle may name another message by now
+ *
+ * Context: process, no locks.
+ */
+void ibr_message_discard(struct ibr_message *message, bool received);
 /** ibr_message_give() - a message that had to wait meets its receive. Context: process, no locks */
 void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv);
+/** ibr_message_unhold() - it counts as unexpected no more. Context: endpoint->lock held */
+static inline void ibr_message_unhold(struct ibr_endpoint *endpoint, const struct ibr_message *message)
+{
+	if (!message->rts)
+		endpoint->unexpected_bytes -= ibr_message_cost(message->length);
+}
 
-struct ibr_recv *ibr_recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
+/* ---- recv.c: receives ---- */
+
 /** struct ibr_recv_result - what a receive completes with */
 struct ibr_recv_result {
 	int status;
@@ -473,16 +489,34 @@ struct ibr_recv_result {
 	u8 wire_flags;
 };
 
+/** ibr_message_result() - what a receive completes with that takes this message. Context: any (message.c) */
+void ibr_message_result(const struct ibr_message *message, int status, struct ibr_recv_result *result);
+
 /** ibr_recv_complete() - a receive is over; @result->status -ECANCELED throws bounced data away. Context: any */
 void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result);
+/**
+ * ibr_recv_take() - a message has arrived, and it is its turn: what receives it?
+ * @endpoint: open
+ * @source: peer handle of its sender
+ * @space: match space
+ * @tag: its tag
+ * @length: of the message, bytes; a multi-receive with too little room for it ends
+ *
+ * Return: the receive, now the caller's; or NULL. Context: endpoint->lock held.
+ */
+struct ibr_recv *ibr_recv_take(struct ibr_endpoint *endpoint, u32 source, u8 space, u64 tag, u64 length);
+/** ibr_recv_cancel() - a receive that was taken out of the match table completes with -ECANCELED. Context: any */
+void ibr_recv_cancel(struct match_recv *posted);
 
-int ibr_message_init(void);
-void ibr_message_exit(void);
+int ibr_recv_init(void);
+void ibr_recv_exit(void);
 
 /* ---- rendezvous.c ---- */
 
 /** ibr_transfer_start() - RTS and receive have met. Context: path->lock held. Takes @recv over in any case */
 void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv);
+/** ibr_transfer_refuse() - RTS and nothing at all have met: it counts as received. Context: path->lock held */
+void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message);
 /** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
 /** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */

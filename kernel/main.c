@@ -46,7 +46,7 @@ static const struct ibr_part parts[] = {
 	{ "memory", ibr_memory_init, ibr_memory_exit },
 	{ "frag", ibr_frag_init, ibr_frag_exit },
 	{ "send", ibr_send_init, ibr_send_exit },
-	{ "message", ibr_message_init, ibr_message_exit },
+	{ "recv", ibr_recv_init, ibr_recv_exit },
 	{ "ring", ibr_ring_init, ibr_ring_exit },
 	{ "path", ibr_path_init, ibr_path_exit },
 	{ "endpoint", NULL, ibr_endpoint_exit },

@@ -15,85 +15,6 @@
 /* No honest sender is further ahead for long: it has at most 64 packets in flight, of 16 messages each. */
 #define AHEAD_MAX	4096
 
-static struct kmem_cache *recv_cache;
-
-/* ---- receives ------------------------------------------------------------------------------ */
-
-struct ibr_recv *ibr_recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
-{
-	struct ibr_recv *recv;
-	int ret;
-
-	recv = kmem_cache_zalloc(recv_cache, GFP_KERNEL_ACCOUNT);
-	if (!recv)
-		return ERR_PTR(-ENOMEM);
-	ret = ibr_umem_init(&recv->umem, command->addr, command->length, true);
-	if (ret) {
-		kmem_cache_free(recv_cache, recv);
-		return ERR_PTR(ret);
-	}
-	recv->match.tag = command->tag;
-	recv->match.ignore = command->ignore;
-	recv->match.cookie = command->user_data;
-	recv->match.source = command->peer;
-	recv->match.space = command->flags & IBRELK_CMD_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
-	recv->no_success = command->flags & IBRELK_CMD_NO_SUCCESS;
-	ibr_endpoint_get(endpoint);
-	recv->endpoint = endpoint;
-	return recv;
-}
-
-static void recv_free(struct ibr_recv *recv)
-{
-	ibr_endpoint_put(recv->endpoint);
-	kmem_cache_free(recv_cache, recv);
-}
-
-static void recv_entry_release(struct ibr_ring_entry *entry)
-{
-	struct ibr_recv *recv = container_of(entry, struct ibr_recv, entry);
-	struct ibr_endpoint *endpoint = recv->endpoint;
-
-	ibr_endpoint_recv_done(endpoint);
-	recv_free(recv);
-}
-
-static void recv_released(struct ibr_umem *umem)
-{
-	struct ibr_recv *recv = container_of(umem, struct ibr_recv, umem);
-	struct ibrelk_completion *completion = &recv->entry.completion;
-
-	if (umem->error && (!completion->status || completion->status == -EMSGSIZE))
-		completion->status = umem->error;
-	if (umem->bounced)
-		atomic64_add(umem->bounced, &recv->endpoint->bounced_bytes);
-	recv->entry.release = recv_entry_release;
-	if (recv->no_success && !completion->status)
-		recv_entry_release(&recv->entry);
-	else
-		ibr_ring_complete(recv->endpoint->recv_ring, &recv->entry);
-}
-
-void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result)
-{
-	struct ibrelk_completion *completion = &recv->entry.completion;
-
-	completion->user_data = recv->match.cookie;
-	completion->status = result->status;
-	completion->opcode = IBRELK_OP_RECV;
-	completion->flags = 0;
-	if (result->wire_flags & WIRE_MSG_IMMEDIATE)
-		completion->flags |= IBRELK_CQE_IMMEDIATE;
-	if (recv->match.space == MATCH_UNTAGGED)
-		completion->flags |= IBRELK_CQE_UNTAGGED;
-	completion->endpoint = recv->endpoint->id;
-	completion->peer = result->source;
-	completion->length = result->length;
-	completion->tag = result->tag;
-	completion->immediate = result->immediate;
-	ibr_umem_finish(&recv->umem, result->status == 0 || result->status == -EMSGSIZE, recv_released);
-}
-
 /* ---- memory of messages -------------------------------------------------------------------- */
 
 static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
@@ -199,17 +120,16 @@ static void message_return(struct ibr_inflow *flow, const struct ibr_message *me
 static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 {
 	struct ibr_endpoint *endpoint = flow->endpoint;
-	struct match_recv *found = NULL;
-	struct ibr_recv *recv;
+	struct ibr_recv *recv = NULL;
 	bool open;
 
 	spin_lock_bh(&endpoint->lock);
 	open = endpoint->open;
 	if (open) {
-		found = match_message_take(&endpoint->match, flow->contact,
-					   message_space(message->wire_flags), message->match.tag);
-		endpoint_count(endpoint, message->length, !found);
-		if (!found) {
+		recv = ibr_recv_take(endpoint, flow->contact, message_space(message->wire_flags),
+				     message->match.tag, message->length);
+		endpoint_count(endpoint, message->length, !recv);
+		if (!recv) {
 			message->match.source = flow->contact;
 			message->match.space = message_space(message->wire_flags);
 			match_message_keep(&endpoint->match, &message->match);
@@ -220,18 +140,15 @@ static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 		}
 	}
 	spin_unlock_bh(&endpoint->lock);
-	path_count(flow->path, message->length, open && !found);
-	if (open && !found)
+	path_count(flow->path, message->length, open && !recv);
+	if (open && !recv)
 		return;
-	if (found) {
-		recv = container_of(found, struct ibr_recv, match);
-		if (message->rts) {
-			ibr_transfer_start(flow, message, recv);
-		} else {
-			message_matched(flow, message->wire_flags, message->sequence);
-			message_deliver(flow, recv, message->data, message->length, message->match.tag,
-					message->immediate, message->wire_flags);
-		}
+	if (recv && message->rts) {
+		ibr_transfer_start(flow, message, recv);
+	} else if (recv) {
+		message_matched(flow, message->wire_flags, message->sequence);
+		message_deliver(flow, recv, message->data, message->length, message->match.tag,
+				message->immediate, message->wire_flags);
 	}
 	message_return(flow, message);
 	ibr_message_free(message);
@@ -261,11 +178,17 @@ void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
 	ibr_path_put(path);
 }
 
-/*
- * The sender of an RTS is not told: its flow was closed with the endpoint, which fails the send, or is of a life
- * that is over, in which case its handle may name another message by now.
- */
-void ibr_message_discard(struct ibr_message *message)
+void ibr_message_result(const struct ibr_message *message, int status, struct ibr_recv_result *result)
+{
+	result->status = status;
+	result->source = message->flow->contact;
+	result->length = message->length;
+	result->tag = message->match.tag;
+	result->immediate = message->immediate;
+	result->wire_flags = message->wire_flags;
+}
+
+void ibr_message_discard(struct ibr_message *message, bool received)
 {
 	struct ibr_inflow *flow = message->flow;
 	struct ibr_path *path = flow->path;
@@ -274,6 +197,10 @@ void ibr_message_discard(struct ibr_message *message)
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
+	if (received && message->rts)
+		ibr_transfer_refuse(flow, message);
+	else if (received)
+		message_matched(flow, message->wire_flags, message->sequence);
 	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
@@ -381,7 +308,6 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 	u64 tag = le64_to_cpu(frame->eager.tag);
 	u8 space = message_space(frame->flags);
 	struct ibr_message *message = NULL;
-	struct match_recv *found;
 	struct ibr_recv *recv;
 
 	spin_lock_bh(&endpoint->lock);
@@ -389,8 +315,8 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 		spin_unlock_bh(&endpoint->lock);
 		goto taken;
 	}
-	found = match_message_take(&endpoint->match, flow->contact, space, tag);
-	if (!found) {
+	recv = ibr_recv_take(endpoint, flow->contact, space, tag, length);
+	if (!recv) {
 		message = message_alloc(flow, length);
 		if (!message) {
 			spin_unlock_bh(&endpoint->lock);
@@ -409,16 +335,15 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 		endpoint->unexpected_bytes_peak = max(endpoint->unexpected_bytes_peak,
 						      endpoint->unexpected_bytes);
 	}
-	endpoint_count(endpoint, length, !found);
+	endpoint_count(endpoint, length, !recv);
 	spin_unlock_bh(&endpoint->lock);
-	path_count(flow->path, length, !found);
-	if (!found) {
+	path_count(flow->path, length, !recv);
+	if (!recv) {
 		flow->spent += ibr_message_cost(length);
 		flow->waiting_cost += ibr_message_cost(length);
 		inflow_step(flow, false);
 		return 0;
 	}
-	recv = container_of(found, struct ibr_recv, match);
 	message_matched(flow, frame->flags, flow->next);
 	message_deliver(flow, recv, payload, length, tag, le64_to_cpu(frame->eager.immediate), frame->flags);
 taken:
@@ -595,15 +520,4 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	inflow_advance(flow);
 	ibr_inflow_announced(flow);
 	return 0;
-}
-
-int ibr_message_init(void)
-{
-	recv_cache = kmem_cache_create("ibrelk_recv", sizeof(struct ibr_recv), 0, SLAB_HWCACHE_ALIGN, NULL);
-	return recv_cache ? 0 : -ENOMEM;
-}
-
-void ibr_message_exit(void)
-{
-	kmem_cache_destroy(recv_cache);
 }

@@ -3,7 +3,7 @@
 # suites added.
 
 ibr-objects := main.o chardev.o command.o ring.o memory.o
-ibr-objects += endpoint.o flow.o send.o message.o rendezvous.o
+ibr-objects += endpoint.o flow.o send.o recv.o message.o rendezvous.o
 ibr-objects += match.o frag.o path.o drive.o stats.o
 ibr-objects += device.o connect.o lane.o
 ibr-objects += $(addprefix transport/,verbs.o rc.o uc.o ud.o auto.o loop.o)

@@ -17,6 +17,7 @@
 #define IBR_MESSAGE_MAX		(1024ull << 20)	/* bytes of a message, and of a posted receive */
 #define IBR_BATCH_MAX		1024u		/* commands in one submission */
 #define IBR_RECVS_MAX		(128u << 10)	/* receives posted on an endpoint */
+#define IBR_MULTI_MAX		(4u << 20)	/* bytes of a multi-receive's buffer; at most IBR_UMEM_RESIDENT */
 #define IBR_SENDS_MAX		(64u << 10)	/* sends outstanding on an endpoint */
 #define IBR_RING_ENTRIES_MAX	(256u << 10)	/* completions in a ring: 16 MiB */
 

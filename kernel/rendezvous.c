@@ -162,16 +162,10 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 {
 	struct ibr_path *path = flow->path;
 	struct ibr_transfer *transfer = NULL;
-	struct ibr_recv_result result = {
-		.status = -ECONNRESET,
-		.source = flow->contact,
-		.length = message->length,
-		.tag = message->match.tag,
-		.immediate = message->immediate,
-		.wire_flags = message->wire_flags,
-	};
+	struct ibr_recv_result result;
 
 	lockdep_assert_held(&path->lock);
+	ibr_message_result(message, -ECONNRESET, &result);
 	if (flow->gone)
 		goto fail;
 	result.status = -ENOMEM;
@@ -210,6 +204,12 @@ fail_tell:
 fail:
 	kfree(transfer);
 	ibr_recv_complete(recv, &result);
+}
+
+void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message)
+{
+	lockdep_assert_held(&flow->path->lock);
+	transfer_fin(flow, message->rts_message, 0, 0);
 }
 
 /* Which of the windows that were asked for contains @offset? */

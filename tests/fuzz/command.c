@@ -34,3 +34,9 @@ u64 fuzz_message_max(void)
 {
 	return IBR_MESSAGE_MAX;
 }
+
+u64 fuzz_multi_max(void);
+u64 fuzz_multi_max(void)
+{
+	return IBR_MULTI_MAX;
+}

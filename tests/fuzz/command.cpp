@@ -19,13 +19,18 @@ struct ibr_ring;
 int ibr_command_batch(ibr_endpoint *endpoint, const ibrelk_command *commands, u32 count);
 u32 fuzz_batch_max();
 u64 fuzz_message_max();
+u64 fuzz_multi_max();
 
-/* What command.c calls, all but the endpoint's three operations, which are below. */
+/* What command.c calls. */
 bool fuzz_dies();
 unsigned long fuzz_copy(void *to, const void *from, unsigned long bytes);
 int ibr_endpoint_send(ibr_endpoint *endpoint, const ibrelk_command *command, ibr_path **undriven);
 int ibr_endpoint_recv(ibr_endpoint *endpoint, const ibrelk_command *command);
+int ibr_endpoint_recv_multi(ibr_endpoint *endpoint, const ibrelk_command *command);
+int ibr_endpoint_recv_claimed(ibr_endpoint *endpoint, const ibrelk_command *command);
 int ibr_endpoint_cancel(ibr_endpoint *endpoint, const ibrelk_command *command);
+int ibr_endpoint_probe(ibr_endpoint *endpoint, const ibrelk_command *command);
+int ibr_endpoint_discard(ibr_endpoint *endpoint, const ibrelk_command *command);
 void ibr_endpoint_flush(ibr_path *undriven);
 void ibr_umem_flush();
 bool ibr_ring_has_room(ibr_ring *ring);
@@ -57,40 +62,74 @@ World *world;
 
 int valid(const ibrelk_command &command)
 {
-	bool send = command.opcode == IBRELK_OP_SEND;
-	bool recv = command.opcode == IBRELK_OP_RECV;
-
 	if (command.opcode > 10)
 		return -EINVAL;
-	if (command.opcode > 3)
+	if (command.opcode > 7)
 		return -EOPNOTSUPP;
-	if (command.flags >= 32)
+	if (command.flags >= 64)
 		return -EINVAL;
 	if (command.flags & (IBRELK_CMD_IOVEC | IBRELK_CMD_REGION))
 		return -EOPNOTSUPP;
-	if (command.region || command.reserved0 || command.remote_addr || command.remote_key ||
-		command.reserved[0] || command.reserved[1])
-		return -EINVAL;
-	if (!send && !recv) {
-		ibrelk_command plain{};
 
-		// All but these is zero.
-		plain.opcode = command.opcode;
-		plain.flags = command.flags & IBRELK_CMD_NO_SUCCESS;
-		plain.user_data = command.user_data;
-		if (command.opcode == IBRELK_OP_CANCEL)
-			plain.addr = command.addr;
-		return memcmp(&plain, &command, sizeof(plain)) ? -EINVAL : 0;
+	// What the opcode uses: the rest is zero.
+	ibrelk_command used{};
+	bool claimed = command.opcode == IBRELK_OP_RECV && command.flags & IBRELK_CMD_CLAIMED;
+	bool untagged = command.flags & IBRELK_CMD_UNTAGGED;
+
+	used.opcode = command.opcode;
+	used.user_data = command.user_data;
+	switch (command.opcode) {
+	case IBRELK_OP_SEND:
+		if (command.level > 3 || command.peer == IBRELK_PEER_ANY ||
+			command.length > fuzz_message_max())
+			return -EINVAL;
+		used.level = command.level;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE;
+		used.peer = command.peer;
+		used.addr = command.addr;
+		used.length = command.length;
+		used.tag = untagged ? 0 : command.tag;
+		used.immediate = command.flags & IBRELK_CMD_IMMEDIATE ? command.immediate : 0;
+		break;
+	case IBRELK_OP_RECV:
+		if (command.length > fuzz_message_max())
+			return -EINVAL;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_CLAIMED;
+		used.addr = command.addr;
+		used.length = command.length;
+		used.tag = claimed || !untagged ? command.tag : 0;
+		if (claimed)
+			break;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED;
+		used.peer = command.peer;
+		used.ignore = untagged ? 0 : command.ignore;
+		break;
+	case IBRELK_OP_RECV_MULTI:
+		if (!command.length || command.length > fuzz_multi_max() || !command.messages ||
+			command.room > command.length)
+			return -EINVAL;
+		used.addr = command.addr;
+		used.length = command.length;
+		used.messages = command.messages;
+		used.room = command.room;
+		[[fallthrough]];
+	case IBRELK_OP_PROBE:
+	case IBRELK_OP_CLAIM:
+		used.flags = IBRELK_CMD_UNTAGGED;
+		used.peer = command.peer;
+		used.tag = untagged ? 0 : command.tag;
+		used.ignore = untagged ? 0 : command.ignore;
+		break;
+	case IBRELK_OP_DISCARD:
+		used.flags = IBRELK_CMD_NO_SUCCESS;
+		used.tag = command.tag;
+		break;
+	default:
+		used.flags = IBRELK_CMD_NO_SUCCESS;
+		used.addr = command.opcode == IBRELK_OP_CANCEL ? command.addr : 0;
 	}
-	if (command.length > fuzz_message_max())
-		return -EINVAL;
-	if ((command.flags & IBRELK_CMD_UNTAGGED) && (command.tag || command.ignore))
-		return -EINVAL;
-	if (send && (command.level > 3 || command.ignore || command.peer == IBRELK_PEER_ANY))
-		return -EINVAL;
-	if (recv && (command.level || (command.flags & IBRELK_CMD_IMMEDIATE)))
-		return -EINVAL;
-	return command.immediate && !(command.flags & IBRELK_CMD_IMMEDIATE) ? -EINVAL : 0;
+	used.flags &= command.flags;
+	return memcmp(&used, &command, sizeof(used)) ? -EINVAL : 0;
 }
 
 // The endpoint's answer to the next command that is right.
@@ -116,7 +155,10 @@ int take(const ibrelk_command *command, u8 opcode)
 	must(world->seen < world->copied, "nothing is made up beyond what was given");
 	must(!memcmp(command, &world->commands[world->seen], sizeof(*command)),
 		"commands come whole and in their order");
-	must(command->opcode == opcode && valid(*command) == 0, "only what is right gets through");
+	must((command->opcode == opcode ||
+		     (command->opcode == IBRELK_OP_CLAIM && opcode == IBRELK_OP_PROBE)) &&
+			valid(*command) == 0,
+		"only what is right gets through");
 
 	int answer = answer_next();
 
@@ -182,7 +224,33 @@ int ibr_endpoint_send(ibr_endpoint *endpoint, const ibrelk_command *command, ibr
 int ibr_endpoint_recv(ibr_endpoint *, const ibrelk_command *command)
 {
 	pass_silent_nops();
+	must(!(command->flags & IBRELK_CMD_CLAIMED), "what is claimed is not posted");
 	return take(command, IBRELK_OP_RECV);
+}
+
+int ibr_endpoint_recv_claimed(ibr_endpoint *, const ibrelk_command *command)
+{
+	pass_silent_nops();
+	must(command->flags & IBRELK_CMD_CLAIMED, "what is not claimed is posted");
+	return take(command, IBRELK_OP_RECV);
+}
+
+int ibr_endpoint_recv_multi(ibr_endpoint *, const ibrelk_command *command)
+{
+	pass_silent_nops();
+	return take(command, IBRELK_OP_RECV_MULTI);
+}
+
+int ibr_endpoint_probe(ibr_endpoint *, const ibrelk_command *command)
+{
+	pass_silent_nops();
+	return take(command, IBRELK_OP_PROBE);
+}
+
+int ibr_endpoint_discard(ibr_endpoint *, const ibrelk_command *command)
+{
+	pass_silent_nops();
+	return take(command, IBRELK_OP_DISCARD);
 }
 
 int ibr_endpoint_cancel(ibr_endpoint *, const ibrelk_command *command)
@@ -244,7 +312,7 @@ ibrelk_command command_drawn(Input &input)
 			memcpy(&command, bytes, size);
 		return command;
 	}
-	command.opcode = kind & 4 ? input.byte() % 16 : kind & 3;
+	command.opcode = kind & 8 ? input.byte() % 16 : kind & 7;
 	command.user_data = kind;
 
 	u16 members = input.half();
@@ -253,6 +321,11 @@ ibrelk_command command_drawn(Input &input)
 		command.flags = 1u << input.byte() % 16;
 	if (members & 2)
 		command.flags |= input.byte() % 8;
+	if (command.opcode == IBRELK_OP_RECV_MULTI) {
+		command.messages = input.byte() % 4;
+		command.length = input.byte() & 1 ? fuzz_multi_max() - 2 + input.byte() % 4 : input.byte();
+		command.room = input.byte();
+	}
 	if (members & 4)
 		command.level = input.byte() % 8;
 	if (members & 8)
@@ -275,13 +348,13 @@ ibrelk_command command_drawn(Input &input)
 
 		switch (which >> 5) {
 		case 0: command.region = bit; break;
-		case 1: command.reserved0 = bit; break;
+		case 1: command.messages = bit; break;
 		case 2: command.remote_addr = bit << 32; break;
 		case 3: command.remote_addr = bit; break;
 		case 4: command.remote_key = bit << 32; break;
 		case 5: command.remote_key = bit; break;
-		case 6: command.reserved[0] = bit; break;
-		default: command.reserved[1] = bit << 32; break;
+		case 6: command.room = bit; break;
+		default: command.reserved = bit << 32; break;
 		}
 	}
 	return command;

@@ -48,7 +48,9 @@ match-order | match | oldest | match.c | s/if \(found && found->order < wild->or
 match-stays | match | stays\|number | match.c | s/if \(found && !found->stays\)/if (found)/
 match-same | match | oldest | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
 match-head | match | find\|oldest\|use-after | match.c | s/\t\tif \(next != links\)\n\t\t\thlist_add_behind\(&next->bucket, &links->bucket\);/(void)next;/
-command-reserved | command | right | command.c | s/ \|\|\n\t    command->reserved\[0\] \|\| command->reserved\[1\]//
+command-reserved | command | right | command.c | s/ \|\| command->reserved\)/)/
+command-multi | command | right | command.c | s/command->length > IBR_MULTI_MAX/command->length > IBR_MULTI_MAX + 1/
+command-claimed | command | right | command.c | s/\(command->peer \|\| command->ignore \|\| /(command->ignore || /
 command-length | command | right | command.c | s/command->length > IBR_MESSAGE_MAX/command->length > IBR_MESSAGE_MAX + 1/
 command-short | command | made up\|whole\|returned | command.c | s/got = bytes \/ sizeof\(chunk\[0\]\);/got = want;/
 command-count | command | size\|overflow | command.c | s/ \|\| count > IBR_BATCH_MAX//

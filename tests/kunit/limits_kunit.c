@@ -603,7 +603,7 @@ static void wrong_commands(struct kunit *test)
 		{ { .opcode = IBRELK_OP_SEND, .flags = 0x8000 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .flags = IBRELK_CMD_REGION }, -EOPNOTSUPP },
 		{ { .opcode = IBRELK_OP_SEND, .immediate = 1 }, -EINVAL },
-		{ { .opcode = IBRELK_OP_SEND, .reserved0 = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .messages = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .length = IBR_MESSAGE_MAX + 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .addr = 8, .length = 10 }, -EFAULT },
 		{ { .opcode = IBRELK_OP_SEND, .addr = 8, .length = 100000 }, -EFAULT },

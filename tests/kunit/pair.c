@@ -345,7 +345,7 @@ void user_fill(struct kunit *test, unsigned long addr, size_t bytes, u64 seed)
 	KUNIT_ASSERT_EQ(test, failed, 0ul);
 }
 
-static bool user_compare(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, bool zero)
+static bool user_compare(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t first, bool zero)
 {
 	u8 *buffer = kmalloc(PAGE_SIZE, GFP_KERNEL);
 	size_t at, i, wrong = 0;
@@ -356,7 +356,7 @@ static bool user_compare(struct kunit *test, unsigned long addr, size_t bytes, u
 
 		failed = copy_from_user(buffer, (const void __user *)(addr + at), part);
 		for (i = 0; i < part && !failed; i++) {
-			if (buffer[i] != (zero ? 0 : pattern(seed, at + i))) {
+			if (buffer[i] != (zero ? 0 : pattern(seed, first + at + i))) {
 				kunit_err(test, "byte %zu of %zu is wrong", at + i, bytes);
 				wrong++;
 				break;
@@ -370,12 +370,17 @@ static bool user_compare(struct kunit *test, unsigned long addr, size_t bytes, u
 
 bool user_check(struct kunit *test, unsigned long addr, size_t bytes, u64 seed)
 {
-	return user_compare(test, addr, bytes, seed, false);
+	return user_compare(test, addr, bytes, seed, 0, false);
+}
+
+bool user_check_at(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t at)
+{
+	return user_compare(test, addr, bytes, seed, at, false);
 }
 
 bool user_check_zero(struct kunit *test, unsigned long addr, size_t bytes)
 {
-	return user_compare(test, addr, bytes, 0, true);
+	return user_compare(test, addr, bytes, 0, 0, true);
 }
 
 /* ---- the wire -------------------------------------------------------------------------------- */

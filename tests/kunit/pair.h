@@ -82,6 +82,8 @@ unsigned long user_alloc(struct kunit *test, size_t bytes);
 /** user_fill(), user_check() - a pattern that depends on @seed and the place. Return: as expected */
 void user_fill(struct kunit *test, unsigned long addr, size_t bytes, u64 seed);
 bool user_check(struct kunit *test, unsigned long addr, size_t bytes, u64 seed);
+/** user_check_at() - likewise, of memory that was copied from place @at of what was filled */
+bool user_check_at(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t at);
 /** user_check_zero() - nobody has written there */
 bool user_check_zero(struct kunit *test, unsigned long addr, size_t bytes);
 

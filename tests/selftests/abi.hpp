@@ -405,6 +405,40 @@ inline Command cancel(std::uint64_t target, std::uint64_t user_data = 0)
 	return command;
 }
 
+// What looks for a message with this tag, of whomever: a probe, a claim, or, with more filled in, a
+// multi-receive.
+inline Command look(std::uint8_t opcode, std::uint64_t tag, std::uint64_t user_data = 0)
+{
+	Command command{};
+
+	command.opcode = opcode;
+	command.peer = IBRELK_PEER_ANY;
+	command.tag = tag;
+	command.user_data = user_data;
+	return command;
+}
+
+inline Command recv_multi(void *data, std::uint64_t bytes, std::uint32_t messages, std::uint64_t tag,
+	std::uint64_t user_data = 0)
+{
+	Command command = look(IBRELK_OP_RECV_MULTI, tag, user_data);
+
+	command.addr = address_of(data);
+	command.length = bytes;
+	command.messages = messages;
+	return command;
+}
+
+inline Command discard(std::uint64_t claim, std::uint64_t user_data = 0)
+{
+	Command command{};
+
+	command.opcode = IBRELK_OP_DISCARD;
+	command.tag = claim;
+	command.user_data = user_data;
+	return command;
+}
+
 class Uring
 {
 public:
@@ -519,7 +553,7 @@ inline void expect(Ring &ring, std::uint64_t user_data, int status)
 	KTAP_EQUAL(completion->user_data, user_data);
 	KTAP_EQUAL(completion->status, status);
 	KTAP_EQUAL(completion->reserved0, 0);
-	KTAP_EQUAL(completion->reserved, 0);
+	KTAP_EQUAL(completion->claim, 0);
 }
 
 inline void expect_silence(Ring &ring)

@@ -171,6 +171,94 @@ DOOR_TEST(submit__nop)
 	expect_silence(node.ring);
 }
 
+// A message that waits is looked at, claimed, and received, or thrown away; one buffer takes several.
+DOOR_TEST(submit__looking)
+{
+	Node node;
+	int fd = node.endpoint.get();
+	std::array<std::uint8_t, 64> from{}, to{};
+	Command claimed = recv(to.data(), to.size(), 0, 4);
+
+	from.fill(0x5a);
+	KTAP_EQUAL(submit(door, fd, look(IBRELK_OP_PROBE, 7, 1)), 1);
+	expect(node.ring, 1, -ENOMSG);
+	for (std::uint64_t i = 0; i < 2; i++) {
+		KTAP_EQUAL(submit(door, fd, send(node.self, from.data(), 33, 7, 10 + i)), 1);
+		expect(node.ring, 10 + i, 0);
+	}
+	// It is here when it has been acknowledged; a buffered send is complete before.
+	std::optional<Completion> found;
+
+	do {
+		KTAP_EQUAL(submit(door, fd, look(IBRELK_OP_CLAIM, 7, 2)), 1);
+		found = node.ring.next();
+		KTAP_REQUIRE(found && found->user_data == 2);
+	} while (found->status == -ENOMSG);
+	KTAP_EQUAL(found->status, 0);
+	KTAP_EQUAL(found->opcode, IBRELK_OP_CLAIM);
+	KTAP_EQUAL(found->length, 33);
+	KTAP_EQUAL(found->peer, node.self);
+	KTAP_REQUIRE(found->claim != 0);
+	claimed.flags = IBRELK_CMD_CLAIMED;
+	claimed.peer = 0;
+	claimed.tag = found->claim;
+	KTAP_EQUAL(submit(door, fd, claimed), 1);
+
+	auto received = node.ring.next();
+
+	KTAP_REQUIRE(received && received->user_data == 4);
+	KTAP_EQUAL(received->status, 0);
+	KTAP_EQUAL(received->tag, 7);
+	KTAP_EQUAL(std::count(to.begin(), to.end(), 0x5a), 33);
+	KTAP_EQUAL(submit(door, fd, claimed), -ENOENT);
+	do {
+		KTAP_EQUAL(submit(door, fd, look(IBRELK_OP_CLAIM, 7, 2)), 1);
+		found = node.ring.next();
+		KTAP_REQUIRE(found && found->user_data == 2);
+	} while (found->status == -ENOMSG);
+	KTAP_EQUAL(submit(door, fd, discard(found->claim, 5)), 1);
+	expect(node.ring, 5, 0);
+	KTAP_EQUAL(submit(door, fd, discard(found->claim, 5)), -ENOENT);
+	expect_silence(node.ring);
+}
+
+DOOR_TEST(submit__recv_multi)
+{
+	Node node;
+	int fd = node.endpoint.get();
+	std::array<std::uint8_t, 64> from{}, to{};
+
+	from.fill(0x5a);
+	KTAP_EQUAL(submit(door, fd, recv_multi(to.data(), to.size(), 3, 7, 1)), 1);
+	for (std::uint64_t i = 0; i < 3; i++) {
+		std::optional<Completion> sent, received;
+
+		KTAP_EQUAL(submit(door, fd, send(node.self, from.data(), 5, 7, 10)), 1);
+		for (int both = 0; both < 2; both++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			(completion->opcode == IBRELK_OP_SEND ? sent : received) = completion;
+		}
+		KTAP_REQUIRE(sent && received);
+		KTAP_EQUAL(received->user_data, 1);
+		KTAP_EQUAL(received->opcode, IBRELK_OP_RECV_MULTI);
+		KTAP_EQUAL(received->flags, 0);
+		KTAP_EQUAL(received->length, 5);
+		KTAP_EQUAL(received->offset, 8 * i);
+	}
+
+	auto released = node.ring.next();
+
+	KTAP_REQUIRE(released && released->user_data == 1);
+	KTAP_EQUAL(released->flags, IBRELK_CQE_RELEASED);
+	KTAP_EQUAL(released->status, 0);
+	KTAP_EQUAL(released->length, 3);
+	KTAP_EQUAL(released->offset, 24);
+	KTAP_EQUAL(std::count(to.begin(), to.end(), 0x5a), 15);
+	expect_silence(node.ring);
+}
+
 DOOR_TEST(submit__wrong_commands)
 {
 	Node node;
@@ -179,6 +267,8 @@ DOOR_TEST(submit__wrong_commands)
 	const Command base_nop = nop(), base_cancel = cancel(99);
 	const Command base_send = send(node.self, data.data(), data.size(), 1);
 	const Command base_recv = recv(data.data(), data.size(), 1);
+	const Command base_probe = look(IBRELK_OP_PROBE, 1), base_claim = look(IBRELK_OP_CLAIM, 1);
+	const Command base_multi = recv_multi(data.data(), data.size(), 1, 1), base_discard = discard(1);
 	struct Case {
 		const char *what;
 		int error;
@@ -191,34 +281,56 @@ DOOR_TEST(submit__wrong_commands)
 		wrong.push_back({what, error, command});
 	};
 
-	for (const Command &base : {base_nop, base_send, base_recv, base_cancel}) {
-		add("reserved0", EINVAL, base, [](auto &c) { c.reserved0 = 1; });
+	for (const Command &base :
+		{base_nop, base_send, base_recv, base_cancel, base_probe, base_claim, base_discard}) {
+		add("messages", EINVAL, base, [](auto &c) { c.messages = 1; });
+		add("room", EINVAL, base, [](auto &c) { c.room = 1; });
+		add("claimed", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_CLAIMED; });
+	}
+	for (const Command &base : {base_nop, base_send, base_recv, base_cancel, base_probe, base_claim,
+		     base_multi, base_discard}) {
 		add("region", EINVAL, base, [](auto &c) { c.region = 1; });
 		add("remote_addr", EINVAL, base, [](auto &c) { c.remote_addr = 1; });
 		add("remote_key", EINVAL, base, [](auto &c) { c.remote_key = 1ull << 63; });
-		add("reserved[0]", EINVAL, base, [](auto &c) { c.reserved[0] = 1; });
-		add("reserved[1]", EINVAL, base, [](auto &c) { c.reserved[1] = 1ull << 63; });
+		add("reserved", EINVAL, base, [](auto &c) { c.reserved = 1ull << 63; });
 		add("level 4", EINVAL, base, [](auto &c) { c.level = IBRELK_LEVEL_MATCHED + 1; });
 		add("level 255", EINVAL, base, [](auto &c) { c.level = 255; });
 		add("iovec", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_IOVEC; });
 		add("region flag", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_REGION; });
-		for (unsigned bit = 5; bit < 16; bit++)
+		for (unsigned bit = 6; bit < 16; bit++)
 			add("unknown flag", EINVAL, base, [=](auto &c) { c.flags |= 1u << bit; });
 	}
-	for (unsigned opcode = IBRELK_OP_PROBE; opcode <= IBRELK_OP_ATOMIC; opcode++)
+	for (unsigned opcode = IBRELK_OP_PUT; opcode <= IBRELK_OP_ATOMIC; opcode++)
 		add("later opcode", EOPNOTSUPP, base_nop, [=](auto &c) { c.opcode = opcode; });
 	for (unsigned opcode = IBRELK_OP_ATOMIC + 1; opcode < 256; opcode++)
 		add("no opcode", EINVAL, base_nop, [=](auto &c) { c.opcode = opcode; });
-	for (const Command &base : {base_nop, base_recv, base_cancel}) {
+	for (const Command &base :
+		{base_nop, base_recv, base_cancel, base_probe, base_claim, base_multi, base_discard}) {
 		add("level of no send", EINVAL, base, [](auto &c) { c.level = IBRELK_LEVEL_BUFFERED; });
 		add("immediate of no send", EINVAL, base, [](auto &c) { c.immediate = 1; });
 		add("immediate flag of no send", EINVAL, base,
 			[](auto &c) { c.flags |= IBRELK_CMD_IMMEDIATE; });
 	}
-	for (const Command &base : {base_nop, base_cancel}) {
+	for (const Command &base : {base_probe, base_claim, base_multi}) {
+		add("silent", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_NO_SUCCESS; });
+		add("unknown peer", ENOENT, base, [](auto &c) { c.peer = 123456789; });
+		add("tag of untagged", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_UNTAGGED; });
+	}
+	for (const Command &base : {base_probe, base_claim, base_discard})
+		add("addr of what has no buffer", EINVAL, base, [](auto &c) { c.addr = 1; });
+	for (const Command &base : {base_nop, base_cancel})
+		add("tag", EINVAL, base, [](auto &c) { c.tag = 1; });
+	add("no such claim", ENOENT, base_discard, [](auto &) {});
+	add("no messages", EINVAL, base_multi, [](auto &c) { c.messages = 0; });
+	add("too many messages", EINVAL, base_multi, [](auto &c) { c.messages = ~0u; });
+	add("no buffer", EINVAL, base_multi, [](auto &c) { c.length = 0; });
+	add("too long", EINVAL, base_multi,
+		[&](auto &c) { c.length = query(node.device.get()).multi_max + 1; });
+	add("more room than there is", EINVAL, base_multi, [](auto &c) { c.room = c.length + 1; });
+	add("no memory there", EFAULT, base_multi, [](auto &c) { c.addr = 0; });
+	for (const Command &base : {base_nop, base_cancel, base_discard}) {
 		add("peer", EINVAL, base, [](auto &c) { c.peer = IBRELK_PEER_ANY; });
 		add("length", EINVAL, base, [](auto &c) { c.length = 1; });
-		add("tag", EINVAL, base, [](auto &c) { c.tag = 1; });
 		add("ignore", EINVAL, base, [](auto &c) { c.ignore = 1; });
 		add("untagged", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_UNTAGGED; });
 	}

@@ -344,7 +344,8 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 	send->untagged = sim_chance(stream, sim_config.untagged);
 	send->tag = send->untagged ? 0 : sim_below(stream, sim_config.tags) | (sim_random(stream) & 1) << 40;
 	// Where a receive may fail, or get too little, the message is known by its immediate only.
-	send->immediate = send->length < 8 || sim_config.short_buffer || sim_config.pin || sim_config.alloc ||
+	send->immediate = send->length < 8 || sim_config.multis || sim_config.claims ||
+		sim_config.short_buffer || sim_config.pin || sim_config.alloc ||
 		sim_config.memlock_kib < 60000 || sim_chance(stream, 500'000);
 	send->quiet = sim_chance(stream, sim_config.quiet);
 	do {
@@ -368,6 +369,55 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 	return true;
 }
 
+// What it wants: from whom, and with which tag.
+void Apps::draw_wanted(Life &life, Receive &receive)
+{
+	if (!receive.catch_all && !sim_chance(stream, sim_config.wild_source)) {
+		const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
+		const bool same = slot / sim_config.endpoints == life.node;
+		const Peer *peer = same && !sim_config.loop ? nullptr : peer_for(life, slot, same);
+		if (peer) {
+			receive.any = false;
+			receive.from = *peer;
+		}
+	}
+	if (!receive.untagged) {
+		receive.tag = sim_below(stream, sim_config.tags) | (sim_random(stream) & 1) << 40;
+		if (receive.catch_all)
+			receive.ignore = ~0ull;
+		else if (sim_chance(stream, sim_config.wild_tag))
+			receive.ignore = sim_chance(stream, 500'000) ? ~0ull : 1ull << 40;
+	}
+}
+
+namespace
+{
+
+void command_wanted(const Receive &receive, ibrelk_command &command)
+{
+	command.opcode = receive.opcode;
+	command.flags = receive.untagged ? IBRELK_CMD_UNTAGGED : 0;
+	command.peer = receive.any ? IBRELK_PEER_ANY : receive.from.handle;
+	command.user_data = receive.id;
+	command.tag = receive.tag;
+	command.ignore = receive.ignore;
+}
+
+} // namespace
+
+void Apps::make_buffer(Receive &receive, ibrelk_command &command)
+{
+	receive.buffer.make(receive.length + 2 * guard);
+	if (receive.length <= large) {
+		std::memset(receive.buffer.get(), guard_byte, receive.length + 2 * guard);
+	} else {
+		std::memset(receive.buffer.get(), guard_byte, guard);
+		std::memset(receive.buffer.get() + guard + receive.length, guard_byte, guard);
+	}
+	command.addr = reinterpret_cast<u64>(receive.buffer.get() + guard);
+	command.length = receive.length;
+}
+
 bool Apps::make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged)
 {
 	auto receive = std::make_unique<Receive>();
@@ -377,44 +427,90 @@ bool Apps::make_receive(Life &life, ibrelk_command &command, bool catch_all, boo
 	receive->order = life.receives;
 	receive->catch_all = catch_all;
 	receive->untagged = untagged;
-	if (!catch_all && !sim_chance(stream, sim_config.wild_source)) {
-		const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
-		const bool same = slot / sim_config.endpoints == life.node;
-		const Peer *peer = same && !sim_config.loop ? nullptr : peer_for(life, slot, same);
-		if (peer) {
-			receive->any = false;
-			receive->from = *peer;
-		}
-	}
-	if (!receive->untagged) {
-		receive->tag = sim_below(stream, sim_config.tags) | (sim_random(stream) & 1) << 40;
-		if (catch_all)
-			receive->ignore = ~0ull;
-		else if (sim_chance(stream, sim_config.wild_tag))
-			receive->ignore = sim_chance(stream, 500'000) ? ~0ull : 1ull << 40;
-	}
+	draw_wanted(life, *receive);
 	receive->length = catch_all ? longest_ : std::max<u64>(sim_config.size_max, 8);
 	if (!catch_all && sim_config.big && sim_chance(stream, sim_config.big))
 		receive->length = std::max(longest_, receive->length);
 	if (!catch_all && sim_chance(stream, sim_config.short_buffer))
 		receive->length = draw_length(true);
-	receive->buffer.make(receive->length + 2 * guard);
-	if (receive->length <= large) {
-		std::memset(receive->buffer.get(), guard_byte, receive->length + 2 * guard);
-	} else {
-		std::memset(receive->buffer.get(), guard_byte, guard);
-		std::memset(receive->buffer.get() + guard + receive->length, guard_byte, guard);
-	}
-	command.opcode = IBRELK_OP_RECV;
-	command.flags = receive->untagged ? IBRELK_CMD_UNTAGGED : 0;
-	command.peer = receive->any ? IBRELK_PEER_ANY : receive->from.handle;
-	command.user_data = receive->id;
-	command.addr = reinterpret_cast<u64>(receive->buffer.get() + guard);
-	command.length = receive->length;
-	command.tag = receive->tag;
-	command.ignore = receive->ignore;
+	command_wanted(*receive, command);
+	make_buffer(*receive, command);
 	life.receives++;
 	life.posted.push_back(receive.get());
+	receives[receive->id] = std::move(receive);
+	return true;
+}
+
+bool Apps::make_multi(Life &life, ibrelk_command &command)
+{
+	if (sim_config.recvs_max < 3)
+		return false;
+	auto receive = std::make_unique<Receive>();
+	receive->id = next_id_++;
+	receive->opcode = IBRELK_OP_RECV_MULTI;
+	receive->at = &life;
+	receive->order = life.receives++;
+	receive->untagged = sim_chance(stream, sim_config.untagged);
+	draw_wanted(life, *receive);
+	receive->length = 1 + sim_below(stream, 4 * sim_config.size_max + 64);
+	if (sim_chance(stream, sim_config.big))
+		receive->length = std::min<u64>(receive->length + sim_below(stream, 4u << 20), 4u << 20);
+	receive->messages = 1 + sim_below(stream, std::min<u64>(sim_config.recvs_max - 1, 8));
+	receive->room = sim_chance(stream, 500'000) ? 0 : sim_below(stream, receive->length + 1);
+	command_wanted(*receive, command);
+	make_buffer(*receive, command);
+	command.messages = static_cast<u32>(receive->messages);
+	command.room = receive->room;
+	life.posted.push_back(receive.get());
+	receives[receive->id] = std::move(receive);
+	return true;
+}
+
+bool Apps::make_probe(Life &life, ibrelk_command &command)
+{
+	auto probe = std::make_unique<Receive>();
+
+	probe->id = next_id_++;
+	probe->opcode = sim_chance(stream, 500'000) ? IBRELK_OP_PROBE : IBRELK_OP_CLAIM;
+	probe->at = &life;
+	probe->order = life.receives++;
+	probe->untagged = sim_chance(stream, sim_config.untagged);
+	draw_wanted(life, *probe);
+	command_wanted(*probe, command);
+	receives[probe->id] = std::move(probe);
+	return true;
+}
+
+// What was claimed is received, or thrown away.
+bool Apps::make_claimed(Life &life, ibrelk_command &command)
+{
+	if (life.claims.empty())
+		return false;
+	const auto chosen =
+		life.claims.begin() + static_cast<std::ptrdiff_t>(sim_below(stream, life.claims.size()));
+	const Receive &claim = **chosen;
+	auto receive = std::make_unique<Receive>();
+	receive->id = next_id_++;
+	receive->opcode = sim_chance(stream, 700'000) ? IBRELK_OP_RECV : IBRELK_OP_DISCARD;
+	receive->at = &life;
+	receive->order = claim.order;
+	receive->any = claim.any;
+	receive->from = claim.from;
+	receive->tag = claim.tag;
+	receive->ignore = claim.ignore;
+	receive->untagged = claim.untagged;
+	receive->claim = claim.id;
+	receive->claimed = claim.claimed;
+	command.opcode = receive->opcode;
+	command.user_data = receive->id;
+	command.tag = claim.claim;
+	if (receive->opcode == IBRELK_OP_RECV) {
+		command.flags = IBRELK_CMD_CLAIMED;
+		receive->length = sim_chance(stream, 900'000) ? claim.claimed->length : draw_length(true);
+		make_buffer(*receive, command);
+		life.posted.push_back(receive.get());
+	}
+	life.claims.erase(chosen);
 	receives[receive->id] = std::move(receive);
 	return true;
 }
@@ -441,13 +537,16 @@ bool Apps::make_room(Life &life, ibrelk_command &command)
 	const u64 want = sim_config.recvs_max < 16 ? 1 : 4;
 	u64 catching[2] = {};
 
-	for (const auto *receive : life.posted)
+	u64 posted = 0;
+	for (const auto *receive : life.posted) {
 		catching[receive->untagged] += receive->catch_all;
+		posted += 1 + receive->messages;
+	}
 	const bool untagged = sim_config.untagged && catching[1] < catching[0];
 	if (catching[untagged] >= want)
 		return false;
-	return life.posted.size() < sim_config.recvs_max ? make_receive(life, command, true, untagged)
-							 : make_cancel(life, command);
+	return posted < sim_config.recvs_max ? make_receive(life, command, true, untagged)
+					     : make_cancel(life, command);
 }
 
 // It was not accepted, so it never was.
@@ -456,13 +555,15 @@ void Apps::withdraw(const ibrelk_command &command)
 	if (command.opcode == IBRELK_OP_SEND) {
 		sends.erase(command.user_data);
 		left_++;
-	} else if (command.opcode == IBRELK_OP_RECV) {
+	} else if (command.opcode == IBRELK_OP_CANCEL) {
+		cancels.erase(command.user_data);
+	} else {
 		auto *receive = receives[command.user_data].get();
 		auto &posted = receive->at->posted;
 		posted.erase(std::remove(posted.begin(), posted.end(), receive), posted.end());
+		if (receive->claimed)
+			receive->at->claims.push_back(receives[receive->claim].get());
 		receives.erase(command.user_data);
-	} else {
-		cancels.erase(command.user_data);
 	}
 }
 
@@ -477,6 +578,11 @@ bool Apps::submit(Life &life)
 		bool made;
 		if (sim_chance(stream, sim_config.cancels) && !draining_)
 			made = make_cancel(life, command);
+		else if (!life.claims.empty() && (draining_ || sim_chance(stream, 300'000)))
+			made = make_claimed(life, command);
+		else if (sim_config.claims && !late && !draining_ && sim_chance(stream, sim_config.claims) &&
+			life.receives < 80 + 4 * sim_config.messages)
+			made = make_probe(life, command);
 		else if (left_ && sim_chance(stream, 500'000))
 			made = make_send(life, command);
 		else if (late)
@@ -485,7 +591,10 @@ bool Apps::submit(Life &life)
 			made = commands.empty() && make_room(life, command);
 		else
 			made = life.posted.size() < 40 && life.receives < 40 + 2 * sim_config.messages &&
-				make_receive(life, command, false, sim_chance(stream, sim_config.untagged));
+				(sim_config.multis && sim_chance(stream, sim_config.multis)
+						? make_multi(life, command)
+						: make_receive(life, command, false,
+							  sim_chance(stream, sim_config.untagged)));
 		if (made)
 			commands.push_back(command);
 	}
@@ -565,7 +674,21 @@ void Apps::judge(Life &life, const ibrelk_completion &completion)
 	}
 	if (const auto it = receives.find(completion.user_data);
 		it != receives.end() && it->second->at == &life) {
-		received(life, *it->second, completion);
+		auto &receive = *it->second;
+		if (completion.opcode != receive.opcode)
+			sim_fail("completion", "receive %llu completes as something else", receive.id);
+		if (receive.opcode == IBRELK_OP_RECV_MULTI && !(completion.flags & IBRELK_CQE_RELEASED)) {
+			part_received(receive, completion);
+			return;
+		}
+		if (receive.completions++)
+			sim_fail("completion", "receive %llu completes twice", receive.id);
+		switch (receive.opcode) {
+		case IBRELK_OP_RECV: received(life, receive, completion); break;
+		case IBRELK_OP_RECV_MULTI: released(life, receive, completion); break;
+		case IBRELK_OP_DISCARD: discarded(receive, completion); break;
+		default: probed(life, receive, completion);
+		}
 		return;
 	}
 	const auto it = cancels.find(completion.user_data);
@@ -601,10 +724,6 @@ void Apps::received(Life &life, Receive &receive, const ibrelk_completion &compl
 	const u8 *data = receive.buffer.get() + guard;
 	u64 id = 0;
 
-	if (receive.completions++)
-		sim_fail("completion", "receive %llu completes twice", receive.id);
-	if (completion.opcode != IBRELK_OP_RECV)
-		sim_fail("completion", "receive %llu completes as something else", receive.id);
 	receive.status = completion.status;
 	receive.completed_at = sim_now();
 	life.posted.erase(std::remove(life.posted.begin(), life.posted.end(), &receive), life.posted.end());
@@ -633,9 +752,150 @@ void Apps::received(Life &life, Receive &receive, const ibrelk_completion &compl
 		return;
 	}
 	last_arrival = sim_now();
+	if (receive.claimed && receive.claimed != it->second.get())
+		sim_fail("claim", "receive %llu got message %llu, and had claimed %llu", receive.id, id,
+			receive.claimed->id);
 	model_received(receive, *it->second, completion, data);
 	if (receive.length > large)
 		receive.buffer.reset();
+}
+
+// The message that a completion speaks of. Where there is anything but plain receives, all have an immediate
+// value.
+Send *Apps::described(const Receive &receive, const ibrelk_completion &completion)
+{
+	const auto it = sends.find(completion.immediate);
+
+	if (!(completion.flags & IBRELK_CQE_IMMEDIATE) || it == sends.end())
+		sim_fail("envelope", "receive %llu speaks of a message that nobody sent", receive.id);
+	return it->second.get();
+}
+
+void Apps::part_received(Receive &whole, const ibrelk_completion &completion)
+{
+	if (whole.completions)
+		sim_fail("completion", "receive %llu takes a message, and was given back", whole.id);
+	if (!whole.messages)
+		sim_fail("bound", "receive %llu takes too many messages", whole.id);
+	if (completion.offset % 8 || completion.offset > whole.length)
+		sim_fail("bytes", "receive %llu of %llu bytes has a message at %llu", whole.id, whole.length,
+			static_cast<u64>(completion.offset));
+	auto made = std::make_unique<Receive>();
+	Receive &part = *made;
+	part.id = whole.id;
+	part.opcode = whole.opcode;
+	part.at = whole.at;
+	part.order = whole.order;
+	part.any = whole.any;
+	part.from = whole.from;
+	part.tag = whole.tag;
+	part.ignore = whole.ignore;
+	part.untagged = whole.untagged;
+	part.whole = &whole;
+	part.offset = completion.offset;
+	part.length = whole.length - completion.offset;
+	part.status = completion.status;
+	part.completed_at = sim_now();
+	if (completion.length > part.length && part.offset)
+		sim_fail("status", "receive %llu takes %llu bytes at %llu, too many", whole.id,
+			static_cast<u64>(completion.length), part.offset);
+	whole.messages--;
+	whole.parts.push_back(std::move(made));
+	last_arrival = sim_now();
+	model_received(
+		part, *described(part, completion), completion, whole.buffer.get() + guard + part.offset);
+	part.length = std::min<u64>(part.length, completion.length);
+}
+
+void Apps::released(Life &life, Receive &whole, const ibrelk_completion &completion)
+{
+	std::vector<const Receive *> parts;
+	u64 end = 0;
+
+	if (completion.status && completion.status != -ECANCELED)
+		sim_fail("status", "receive %llu is given back with %d", whole.id, completion.status);
+	if (completion.length != whole.parts.size())
+		sim_fail("completion", "receive %llu took %zu messages, not %llu", whole.id,
+			whole.parts.size(), static_cast<u64>(completion.length));
+	whole.status = completion.status;
+	whole.completed_at = sim_now();
+	life.posted.erase(std::remove(life.posted.begin(), life.posted.end(), &whole), life.posted.end());
+	// Each message has a stretch of its own; what is between them, and behind, is as it was.
+	for (const auto &part : whole.parts)
+		parts.push_back(part.get());
+	std::stable_sort(parts.begin(), parts.end(),
+		[](const Receive *a, const Receive *b) { return a->offset < b->offset; });
+	const u8 *data = whole.buffer.get() + guard;
+	const auto untouched = [&](u64 from, u64 to) {
+		for (; whole.length <= large && from < to; from++)
+			if (data[from] != guard_byte)
+				sim_fail("bytes", "receive %llu wrote where it has no message", whole.id);
+	};
+	for (const auto *part : parts) {
+		if (part->offset && whole.length - part->offset < std::max<u64>(whole.room, 1))
+			sim_fail("bound", "receive %llu takes a message with %llu bytes left", whole.id,
+				whole.length - part->offset);
+		if (part->offset < end)
+			sim_fail("bytes", "receive %llu has two messages at %llu", whole.id, part->offset);
+		untouched(end, part->offset);
+		end = part->offset + part->length;
+		if (part->took && (!part->status || part->status == -EMSGSIZE) &&
+			content_check(data + part->offset, part->took->id, part->length) < part->length)
+			sim_fail("bytes", "receive %llu wrote over a message", whole.id);
+	}
+	untouched(end, whole.length);
+	if (completion.offset != std::min<u64>(ALIGN(end, 8), whole.length))
+		sim_fail("bytes", "receive %llu used %llu bytes, and says %llu", whole.id, end,
+			static_cast<u64>(completion.offset));
+	for (u64 i = 0; i < guard; i++)
+		if (whole.buffer[i] != guard_byte || whole.buffer[whole.length + guard + i] != guard_byte)
+			sim_fail("bytes", "receive %llu wrote outside of its buffer", whole.id);
+	whole.kept = whole.length <= large;
+	if (whole.kept)
+		whole.sum = sum(whole);
+	else
+		whole.buffer.reset();
+}
+
+void Apps::probed(Life &life, Receive &probe, const ibrelk_completion &completion)
+{
+	probe.status = completion.status;
+	probe.completed_at = sim_now();
+	if (completion.status == -ENOMSG) {
+		model_nothing(probe);
+		return;
+	}
+	if (completion.status)
+		sim_fail("status", "probe %llu ends with %d", probe.id, completion.status);
+	Send &send = *described(probe, completion);
+	model_described(probe, send, completion);
+	if (send.taken || send.claimed)
+		sim_fail("twice", "message %llu waits although it was taken", send.id);
+	send.seen = &life;
+	if (probe.opcode != IBRELK_OP_CLAIM)
+		return;
+	if (!completion.claim)
+		sim_fail("claim", "claim %llu has no number", probe.id);
+	for (const auto *other : life.claims)
+		if (other->claim == completion.claim)
+			sim_fail("claim", "claim %llu has the number of another", probe.id);
+	send.claimed = true;
+	probe.claim = completion.claim;
+	probe.claimed = &send;
+	life.claims.push_back(&probe);
+}
+
+void Apps::discarded(Receive &discard, const ibrelk_completion &completion)
+{
+	discard.status = completion.status;
+	discard.completed_at = sim_now();
+	if (completion.status)
+		sim_fail("status", "a claim is discarded with %d", completion.status);
+	if (discard.claimed->arrivals++)
+		sim_fail("twice", "message %llu arrives, and is discarded", discard.claimed->id);
+	discard.claimed->taken = &discard;
+	discard.took = discard.claimed;
+	last_arrival = sim_now();
 }
 
 } // namespace sim

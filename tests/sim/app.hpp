@@ -76,10 +76,15 @@ struct Send {
 	Buffer buffer;
 	Receive *taken = nullptr; // by which it arrived
 	u32 arrivals = 0;
+	Life *seen = nullptr; // by whom it was seen waiting
+	bool claimed = false;
 };
 
+// Whatever looks for a message: a receive (also one of many messages, or a part of that), a probe, a claim,
+// and what becomes of the latter.
 struct Receive {
 	u64 id = 0;
+	u8 opcode = IBRELK_OP_RECV;
 	Life *at = nullptr;
 	bool any = true;
 	bool catch_all = false;
@@ -96,6 +101,15 @@ struct Receive {
 	u64 sum = 0;              // of the buffer, when it was complete, if it is kept
 	bool kept = false;
 	Send *took = nullptr;
+	// Of many messages: how many more, those that it has, and bytes left when it ends; of a part: which.
+	u64 messages = 0;
+	u64 room = 0;
+	std::vector<std::unique_ptr<Receive>> parts;
+	Receive *whole = nullptr;
+	u64 offset = 0;
+	// Of a claim, or what becomes of it: the number, and the message.
+	u64 claim = 0;
+	Send *claimed = nullptr;
 };
 
 struct Cancel {
@@ -120,6 +134,7 @@ struct Life {
 	u64 slow = 1;
 	std::vector<Peer> peers;
 	std::vector<Receive *> posted;
+	std::vector<Receive *> claims; // neither received nor discarded
 	u64 receives = 0;
 	u64 idle = 0; // steps in which nothing happened
 	std::map<u32, u64> streams;
@@ -163,9 +178,19 @@ private:
 	void judge(Life &life, const ibrelk_completion &completion);
 	void sent(Life &life, Send &send, const ibrelk_completion &completion);
 	void received(Life &life, Receive &receive, const ibrelk_completion &completion);
+	void part_received(Receive &whole, const ibrelk_completion &completion);
+	void released(Life &life, Receive &whole, const ibrelk_completion &completion);
+	void probed(Life &life, Receive &probe, const ibrelk_completion &completion);
+	void discarded(Receive &discard, const ibrelk_completion &completion);
+	Send *described(const Receive &receive, const ibrelk_completion &completion);
+	void draw_wanted(Life &life, Receive &receive);
+	void make_buffer(Receive &receive, ibrelk_command &command);
 	Peer *peer_for(Life &life, u32 slot, bool loop);
 	bool make_send(Life &life, ibrelk_command &command);
 	bool make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged);
+	bool make_multi(Life &life, ibrelk_command &command);
+	bool make_probe(Life &life, ibrelk_command &command);
+	bool make_claimed(Life &life, ibrelk_command &command);
 	bool make_cancel(Life &life, ibrelk_command &command);
 	bool make_room(Life &life, ibrelk_command &command);
 	void withdraw(const ibrelk_command &command);

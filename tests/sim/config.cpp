@@ -196,6 +196,12 @@ void draw_arming(struct sim_config &c)
 	c.arm_errors = maybe(5) ? scaled(100, 30'000) : 0;
 }
 
+void draw_looking(struct sim_config &c)
+{
+	c.multis = maybe(15) ? scaled(10'000, 1'000'000) : 0;
+	c.claims = maybe(15) ? scaled(10'000, 600'000) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -229,6 +235,7 @@ struct sim_config config_draw(u64 seed)
 	draw_interrupts(c);
 	if (!calm)
 		draw_arming(c);
+	draw_looking(c);
 	return c;
 }
 

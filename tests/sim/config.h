@@ -28,6 +28,8 @@
 	X(batch, "most commands in one call", 1)                                                              \
 	X(levels, "completion levels used, as bits", 1)                                                       \
 	X(cancels, "receives that are cancelled, ppm", 0)                                                     \
+	X(multis, "receives that take many messages, ppm", 0)                                                 \
+	X(claims, "commands that probe or claim, ppm", 0)                                                     \
 	X(closes, "endpoints closed and made anew on the way", 0)                                             \
 	X(ring, "completions in a ring", 1024)                                                                \
 	X(ring_lazy, "steps without a look at the ring, ppm", 0)                                              \

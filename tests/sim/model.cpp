@@ -46,10 +46,22 @@ void check_match(const Receive &receive, const Send &send)
 				"receive %llu took message %llu although it was to take %llu, which %llu "
 				"took",
 				receive.id, send.id, other->id, other->taken->id);
+	// Within one receive they are in their order.
+	if (receive.whole)
+		for (const auto &part : receive.whole->parts)
+			if (part->took && part->took->from == send.from &&
+				part->took->to.handle == send.to.handle && part->took->order < send.order &&
+				part->offset > receive.offset)
+				sim_fail("order", "receive %llu has message %llu before the older %llu",
+					receive.id, send.id, part->took->id);
 	// Older receives that fit were taken, or cancelled before.
 	for (const auto &[id, other] : apps.receives) {
 		if (other->at != receive.at || other->order >= receive.order || !fits(*other, send) ||
-			other->took)
+			other->took || other->claimed || other->opcode == IBRELK_OP_CLAIM ||
+			other->opcode == IBRELK_OP_PROBE)
+			continue;
+		// One of many messages may wait for no more than some that it has.
+		if (other->opcode == IBRELK_OP_RECV_MULTI && other->status == pending && !model_gentle())
 			continue;
 		if (other->status == pending ||
 			(other->status == -ECANCELED && other->cancelled_at > receive.completed_at &&
@@ -165,7 +177,7 @@ void model_sent(Send &send)
 	}
 }
 
-void model_received(Receive &receive, Send &send, const ibrelk_completion &completion, const u8 *data)
+void model_described(const Receive &receive, const Send &send, const ibrelk_completion &completion)
 {
 	ibrelk_addr addr{};
 
@@ -186,6 +198,23 @@ void model_received(Receive &receive, Send &send, const ibrelk_completion &compl
 		sim_fail("address", "message %llu seems to be from another endpoint", send.id);
 	if (!receive.any && completion.peer != receive.from.handle)
 		sim_fail("match", "receive %llu is for another source", receive.id);
+}
+
+void model_nothing(const Receive &probe)
+{
+	for (const auto &[id, send] : apps.sends) {
+		if (send->seen != probe.at || send->taken || send->claimed || !fits(probe, *send))
+			continue;
+		const auto &posted = probe.at->posted;
+		if (std::none_of(posted.begin(), posted.end(),
+			    [&](const Receive *receive) { return fits(*receive, *send); }))
+			sim_fail("claim", "probe %llu finds nothing, and message %llu waits", probe.id, id);
+	}
+}
+
+void model_received(Receive &receive, Send &send, const ibrelk_completion &completion, const u8 *data)
+{
+	model_described(receive, send, completion);
 	if (send.arrivals++)
 		sim_fail("twice", "message %llu arrives twice", send.id);
 	send.taken = &receive;

@@ -17,6 +17,10 @@ bool model_arrives(const Send &send);
 // May a right command be refused with this error?
 bool model_may_refuse(const Life &life, int error);
 void model_sent(Send &send);
+// A completion describes a message that a receive, or a probe, has found.
+void model_described(const Receive &receive, const Send &send, const ibrelk_completion &completion);
+// A probe has found nothing.
+void model_nothing(const Receive &probe);
 void model_received(Receive &receive, Send &send, const ibrelk_completion &completion, const u8 *data);
 // When all has been said: what was matched with what, and what is missing.
 void model_check();

@@ -36,8 +36,8 @@ packet-damaged | damage | corrupt=100000 modes=96 replay=0 | reliability/wire.c 
 message-order | order\|match | tags=1 modes=32 late=2000 | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
 message-match | match\|order | tags=10 wild_source=0 | match.c | s/return !\(\(recv->tag \^ tag\) & ~recv->ignore\) &&/return true ||/
 message-bytes | bytes | size_max=33000 mtu=1024 modes=32 eager_max=8192 | send.c | s/\(u8 \*\)send->data \+ send->offset;/(u8 *)send->data;/
-message-envelope | envelope | - | message.c | s/completion->tag = result->tag;/completion->tag = 0;/
-message-matched | level | levels=8 late=5000 modes=32 size_max=200 | message.c | s/(\tif \(!found\) \{\n\t\tflow->spent)/\tmessage_matched(flow, frame->flags, flow->next);\n$1/
+message-envelope | envelope | - | recv.c | s/completion->tag = result->tag;/completion->tag = 0;/
+message-matched | level | levels=8 late=5000 modes=32 size_max=200 | message.c | s/(\tif \(!recv\) \{\n\t\tflow->spent)/\tmessage_matched(flow, frame->flags, flow->next);\n$1/
 message-lost | progress\|order | loss=100000 modes=32 restarts=0 closes=0 alloc=0 peer_timeout_ms=30000 connect_timeout_ms=10000 partition_ms=1 pause_ms=1 jump_ms=1 flap_ms=1 faults_ms=50 | message.c | s/ahead = sequence - flow->next;/ahead = sequence - flow->next; if (ahead == 3) { flow->next++; return 0; }/
 native-lost | lost | loss=100000 modes=4 levels=2 size_max=64 eager_max=8192 | message.c | s/flow->path->counters.lost_messages\+\+;//
 send-twice | completion | - | send.c | s/if \(send->completed\)\n\t\treturn;//
@@ -50,7 +50,7 @@ timer | timer\|progress | loss=100000 modes=32 | drive.c | s/if \(at >= path->ti
 leak | leak | modes=32 | endpoint.c | s/\t\tkfree\(contact\);/\t\t;/
 reference | reference\|memory | modes=32 | flow.c | s/ibr_path_put\(flow->path\);\n\tibr_endpoint_put\(flow->endpoint\);\n\tkfree_rcu/ibr_path_put(flow->path);\n\tibr_path_put(flow->path);\n\tibr_endpoint_put(flow->endpoint);\n\tkfree_rcu/
 lock-missing | lock | - | drive.c | s/(void ibr_path_drive\(struct ibr_path \*path\)\n\{\n)\tspin_lock_bh\(&path->lock\);\n(.*?)\tspin_unlock_bh\(&path->lock\);/$1$2/s
-lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n\t\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
+lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
 sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
 wrap-early | order\|progress\|count\|match | wrap=20 reorder=300000 modes=32 restarts=0 closes=0 alloc=0 | message.c | s/\(s32\)\(message->sequence - sequence\) < 0/message->sequence < sequence/
@@ -66,5 +66,16 @@ blocked-for-good | wake | modes=96 messages=400 size_max=3000 big=0 nodes=2 endp
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\)\)\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\t\tWRITE_ONCE\(qp->armed, true\);\n\t\tret = ib_req_notify_cq.*?;\n//
 slot-taken | wake\|progress | endpoints=2 modes=48 messages=95 size_max=70000 app_us=3 mtu=512 delay_ns=1148 wr_max=16 softirq_us=10 work_us=100 restarts=0 | transport/verbs.c | s/waiting && qp_seek_slot\(qp\)/waiting \&\& (qp_reap(qp), qp->free_count)/
+multi-order | bound\|order\|progress | multis=500000 late=5000 tags=1 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &multi->match\);/found = NULL;/
+multi-overlap | bytes | multis=700000 modes=32 | recv.c | s/\t\tmulti->used \+= min\(ALIGN\(length, PART_ALIGN\), left\);\n//
+multi-room | bound | multis=700000 modes=32 size_max=200 | recv.c | s/ [|][|] multi->umem.length - multi->used < multi->room//
+multi-early | completion\|memory | multis=700000 modes=32 big=300000 pin=500000 slow_memory=500000 | recv.c | s/\t\trefcount_inc\(&multi->refs\);\n//; s/\tif \(multi\)\n\t\tmulti_put\(multi\);\n//
+multi-bounced | bytes | multis=700000 pin=800000 modes=32 size_max=200 | memory.c | s/window->pins->bounce \+ start, length\)/window->pins->bounce, length)/
+multi-leak | leak | multis=500000 | recv.c | s/\t\tkmem_cache_free\(recv_cache, part\);\n/\t\t;\n/
+claim-stays | twice\|claim\|order\|memory\|Segmentation | claims=500000 modes=32 late=3000 | recv.c | s/\tmatch_message_remove\(&endpoint->match, &message->match\);\n\tendpoint->claimed/\tendpoint->claimed/
+claim-blind | claim | claims=700000 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &wanted\);/found = command->opcode == IBRELK_OP_CLAIM ? NULL : match_message_find(&endpoint->match, &wanted);/
+claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\(endpoint, message\);\n\t\}\n\tspin_unlock_bh\(&endpoint->lock\);\n\treturn message;/\t}\n\tspin_unlock_bh(&endpoint->lock);\n\treturn message;/
+discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n//
+discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
 TABLE

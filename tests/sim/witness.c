@@ -320,7 +320,8 @@ void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 	const struct ibr_message *message;
 	const struct ibr_inflow *flow;
 	u64 bytes = 0, granted = 0;
-	u32 space, count = 0, sources = 0, i;
+	u32 space, count = 0, claimed = 0, sources = 0, i;
+	unsigned long claim;
 
 	for (space = 0; space < MATCH_SPACES; space++)
 		list_for_each_entry(match, &endpoint->match.message_all[space], links.all) {
@@ -332,6 +333,14 @@ void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 	if (count != endpoint->match.messages)
 		sim_fail("count", "endpoint %u: %u messages wait, counted %u", endpoint->id, count,
 			 endpoint->match.messages);
+	xa_for_each((struct xarray *)&endpoint->claims, claim, message) {
+		if (!message->rts)
+			bytes += ibr_message_cost(message->length);
+		claimed++;
+	}
+	if (claimed != endpoint->claimed)
+		sim_fail("count", "endpoint %u: %u messages are claimed, counted %u", endpoint->id, claimed,
+			 endpoint->claimed);
 	if (bytes != endpoint->unexpected_bytes || bytes > endpoint->unexpected_max)
 		sim_fail("bound", "endpoint %u: %llu bytes wait, counted %llu of %llu", endpoint->id, bytes,
 			 endpoint->unexpected_bytes, endpoint->unexpected_max);

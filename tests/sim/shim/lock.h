@@ -95,10 +95,11 @@ typedef struct {
 #define ATOMIC64_INIT(i)	{ i }
 #define atomic_read(v)		((v)->counter)
 #define atomic_set(v, i)	((v)->counter = (i))
+#define atomic_add(i, v)	((void)((v)->counter += (i)))
 #define atomic_inc(v)		((void)((v)->counter++))
 #define atomic_dec(v)		((void)((v)->counter--))
 #define atomic_inc_return(v)	(++(v)->counter)
-#define atomic_dec_return(v)	(--(v)->counter)
+#define atomic_sub_return(i, v)	((v)->counter -= (i))
 #define atomic64_read(v)	((v)->counter)
 #define atomic64_inc(v)		((void)((v)->counter++))
 #define atomic64_add(i, v)	((void)((v)->counter += (s64)(i)))

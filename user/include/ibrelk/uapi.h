@@ -81,6 +81,7 @@ struct ibrelk_addr {
  * @sends_max: most sends that can be outstanding on an endpoint
  * @ring_entries_max: largest completion ring, in entries
  * @batch_max: most commands in one submission
+ * @multi_max: longest buffer of a multi-receive, in bytes
  * @reserved: zero
  */
 struct ibrelk_query {
@@ -95,7 +96,8 @@ struct ibrelk_query {
 	__u32 sends_max;
 	__u32 ring_entries_max;
 	__u32 batch_max;
-	__u64 reserved[4];
+	__u64 multi_max;
+	__u64 reserved[3];
 };
 
 /**
@@ -130,7 +132,8 @@ struct ibrelk_ring_create {
  * @job_key: endpoints talk only to endpoints with the same key; 0: the user's own default key
  * @unexpected_bytes: most memory for messages that arrive before their receive; 0: module default
  * @sends: most outstanding sends; 0: module default
- * @recvs: most posted receives; 0: module default
+ * @recvs: most posted receives; 0: module default. A multi-receive counts as one, and one more for each
+ *	message that it may still take
  * @fd: out: the endpoint's descriptor (close-on-exec)
  * @reserved0: zero
  * @reserved: zero
@@ -238,7 +241,7 @@ struct ibrelk_endpoint_info {
 	__u32 sends;			/* outstanding sends */
 	__u32 recvs;			/* posted receives */
 	__u32 unexpected;		/* messages that wait for a receive */
-	__u32 reserved0;
+	__u32 claims;			/* messages that are claimed, and neither received nor discarded yet */
 	__u64 unexpected_bytes;
 	__u64 unexpected_bytes_max;	/* high-water mark */
 	struct ibrelk_counters counters;
@@ -343,11 +346,13 @@ struct ibrelk_ring_header {
  * @flags: IBRELK_CQE_*
  * @endpoint: number of the endpoint, several of which may share a ring
  * @peer: handle of the other side; for a receive its source. IBRELK_PEER_ANY if there is none
- * @length: bytes of the whole message. With -EMSGSIZE only as many as fit were written
+ * @length: bytes of the whole message. With -EMSGSIZE only as many as fit were written. CANCEL: receives that
+ *	were cancelled. With IBRELK_CQE_RELEASED: messages that the multi-receive took
  * @tag: tag of the message
  * @immediate: 64 bits that travelled with it, if IBRELK_CQE_IMMEDIATE
- * @offset: where the message starts in a multi-receive buffer
- * @reserved: zero
+ * @offset: RECV_MULTI: where the message starts in the buffer, a multiple of 8. With IBRELK_CQE_RELEASED: bytes
+ *	of the buffer that were used
+ * @claim: CLAIM: the claim, never 0
  */
 struct ibrelk_completion {
 	__u64 user_data;
@@ -361,11 +366,11 @@ struct ibrelk_completion {
 	__u64 tag;
 	__u64 immediate;
 	__u64 offset;
-	__u64 reserved;
+	__u64 claim;
 };
 #define IBRELK_CQE_IMMEDIATE	(1u << 0)	/* .immediate is valid */
 #define IBRELK_CQE_UNTAGGED	(1u << 1)	/* of the untagged match space */
-#define IBRELK_CQE_RELEASED	(1u << 2)	/* a multi-receive buffer was given back */
+#define IBRELK_CQE_RELEASED	(1u << 2)	/* of no message: a multi-receive is over, its buffer given back */
 
 /**
  * struct ibrelk_ring_wait - IBRELK_IOC_RING_WAIT: wait until completions are there
@@ -389,7 +394,7 @@ struct ibrelk_ring_wait {
 
 /*
  * poll() of an endpoint: POLLOUT (and POLLWRNORM) while there is room for a send, POLLWRBAND while there is
- * room for a receive, POLLPRI for a cancel; so whoever had fewer commands accepted than he gave can wait.
+ * room for a receive, POLLPRI for a cancel, probe, claim or discard; so whoever had fewer commands accepted than he gave can wait.
  */
 
 #define IBRELK_PEER_ANY		0xffffffffu	/* receive from any source */
@@ -416,7 +421,17 @@ struct ibrelk_peer {
  * @IBRELK_OP_RECV: post a receive
  * @IBRELK_OP_CANCEL: cancel the posted receives whose user_data equals .addr; each completes with
  *	-ECANCELED, and this command, in the receive ring, with their number in .length, and status
- *	-ENOENT if that is 0. A receive that a message has taken is posted no more
+ *	-ENOENT if that is 0. A receive that a message has taken is posted no more; a multi-receive takes
+ *	no more messages, and completes when those that it has are complete
+ * @IBRELK_OP_PROBE: what would a receive take now? Completes at once, in the receive ring: with the peer, length,
+ *	tag and immediate value of the oldest message that waits and fits, or with -ENOMSG
+ * @IBRELK_OP_CLAIM: the same, and the message waits no more: it is kept for whoever names .claim of the completion
+ * @IBRELK_OP_DISCARD: the message of claim .tag counts as received, and is gone. Completes in the receive ring
+ * @IBRELK_OP_RECV_MULTI: post a receive that takes many messages, one after the other in its buffer. A completion
+ *	for each, and a last one, with IBRELK_CQE_RELEASED, when it is over and all of them are complete: it
+ *	has taken .messages messages, or fewer than .room bytes are left, or a message came that does not fit
+ *	into what is left (the next receive takes it), or it was cancelled (with -ECANCELED). A message that is
+ *	longer than the whole buffer is cut
  *
  * The others are numbered so that they can come without breaking anything; at present they are
  * answered with EOPNOTSUPP.
@@ -454,24 +469,30 @@ enum ibrelk_level {
 #define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message */
 #define IBRELK_CMD_IOVEC	(1u << 3)	/* reserved: .addr is an array of .length iovecs */
 #define IBRELK_CMD_REGION	(1u << 4)	/* reserved: .addr is an offset in region .region */
+#define IBRELK_CMD_CLAIMED	(1u << 5)	/* RECV: .tag is a claim: the message of that */
 
 /**
  * struct ibrelk_command - one command
  * @opcode: enum ibrelk_opcode
  * @level: SEND: enum ibrelk_level; else 0
  * @flags: IBRELK_CMD_*
- * @peer: SEND: destination handle; RECV: source handle or IBRELK_PEER_ANY
+ * @peer: SEND: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
+ *	with IBRELK_CMD_CLAIMED
  * @user_data: comes back in the completion
  * @addr: buffer; CANCEL: user_data of the receives to cancel
  * @length: bytes of the buffer
- * @tag: SEND: of the message; RECV: wanted
- * @ignore: RECV: bits of @tag that need not match
+ * @tag: SEND: of the message; RECV, RECV_MULTI, PROBE, CLAIM: wanted; DISCARD, and with IBRELK_CMD_CLAIMED: the
+ *	claim
+ * @ignore: RECV, RECV_MULTI, PROBE, CLAIM: bits of @tag that need not match
  * @immediate: SEND: with IBRELK_CMD_IMMEDIATE
  * @region: zero (reserved for region objects)
- * @reserved0: zero
+ * @messages: RECV_MULTI: most messages that it takes, at least 1
  * @remote_addr: zero (reserved for put, get and atomics)
  * @remote_key: zero (likewise)
+ * @room: RECV_MULTI: it ends when fewer bytes than this are left; 0 is as 1
  * @reserved: zero
+ *
+ * Members that an opcode does not use are zero.
  */
 struct ibrelk_command {
 	__u8  opcode;
@@ -485,10 +506,11 @@ struct ibrelk_command {
 	__u64 ignore;
 	__u64 immediate;
 	__u32 region;
-	__u32 reserved0;
+	__u32 messages;
 	__u64 remote_addr;
 	__u64 remote_key;
-	__u64 reserved[2];
+	__u64 room;
+	__u64 reserved;
 };
 
 /**
