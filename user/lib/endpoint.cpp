@@ -185,7 +185,11 @@ extern "C" int ibrelk_endpoint_wait_room(
 	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) noexcept
 {
 	switch (opcode) {
-	case IBRELK_OP_RECV: return sys::poll(endpoint->fd, POLLWRBAND, timeout_ns);
+	case IBRELK_OP_RECV:
+	case IBRELK_OP_RECV_MULTI: return sys::poll(endpoint->fd, POLLWRBAND, timeout_ns);
+	case IBRELK_OP_PROBE:
+	case IBRELK_OP_CLAIM:
+	case IBRELK_OP_DISCARD:
 	case IBRELK_OP_CANCEL: return sys::poll(endpoint->fd, POLLPRI, timeout_ns);
 	default: return sys::poll(endpoint->fd, POLLOUT, timeout_ns);
 	}
@@ -269,4 +273,35 @@ extern "C" int ibrelk_endpoint_cancel(
 	struct ibrelk_endpoint *endpoint, uint64_t target, uint64_t user_data) noexcept
 {
 	return submit_one(endpoint, ibrelk_command_cancel(target, user_data));
+}
+
+extern "C" int ibrelk_endpoint_recv_multi(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer,
+	uint64_t bytes, uint32_t messages, uint64_t tag, uint64_t ignore, uint64_t user_data) noexcept
+{
+	return submit_one(
+		endpoint, ibrelk_command_recv_multi(peer, buffer, bytes, messages, tag, ignore, user_data));
+}
+
+extern "C" int ibrelk_endpoint_probe(struct ibrelk_endpoint *endpoint, uint32_t peer, uint64_t tag,
+	uint64_t ignore, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint, ibrelk_command_probe(peer, tag, ignore, user_data));
+}
+
+extern "C" int ibrelk_endpoint_claim(struct ibrelk_endpoint *endpoint, uint32_t peer, uint64_t tag,
+	uint64_t ignore, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint, ibrelk_command_claim(peer, tag, ignore, user_data));
+}
+
+extern "C" int ibrelk_endpoint_recv_claimed(struct ibrelk_endpoint *endpoint, uint64_t claim, void *buffer,
+	uint64_t bytes, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint, ibrelk_command_recv_claimed(claim, buffer, bytes, user_data));
+}
+
+extern "C" int ibrelk_endpoint_discard(
+	struct ibrelk_endpoint *endpoint, uint64_t claim, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint, ibrelk_command_discard(claim, user_data));
 }

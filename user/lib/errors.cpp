@@ -72,7 +72,7 @@ constexpr Text texts[] = {
 		"a command is wrong (opcode, level, flags, length, or members that it does not use; ibrelk "
 		"query "
 		"shows the longest message)"},
-	{IBRELK_CALL_SUBMIT, ENOENT, "no such peer handle"},
+	{IBRELK_CALL_SUBMIT, ENOENT, "no such peer handle, or no such claim (any more)"},
 	{IBRELK_CALL_SUBMIT, EFAULT, "a command's buffer is not in the process's memory"},
 	{IBRELK_CALL_SUBMIT, EOPNOTSUPP, "this version of the module does not know that command"},
 	{IBRELK_CALL_SUBMIT, EAGAIN, "nothing fits now: take completions first"},
@@ -98,6 +98,7 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, EMSGSIZE,
 		"the message is longer than the receive buffer; its start was delivered"},
 	{IBRELK_CALL_COMPLETION, ENOENT, "no posted receive to cancel"},
+	{IBRELK_CALL_COMPLETION, ENOMSG, "no message waits that a receive like that would take"},
 	{IBRELK_CALL_COMPLETION, ECONNREFUSED,
 		"the peer refused: no such endpoint number at that address, or ibrelk.ko is not loaded"},
 	{IBRELK_CALL_COMPLETION, EACCES, "the peer's endpoint has another job key, or is another user's"},

@@ -78,6 +78,8 @@ struct Endpoint {
 	std::vector<ibrelk_addr> peers;
 	std::deque<ibrelk_command> posted;
 	std::deque<Message> unexpected;
+	std::map<std::uint64_t, Message> claims;
+	std::uint64_t claims_made = 0;
 	std::deque<ibrelk_completion> held; // sends that are outstanding
 };
 
@@ -258,6 +260,17 @@ bool matches(const ibrelk_command &recv, const Message &message, std::uint32_t s
 		(recv.peer == IBRELK_PEER_ANY || recv.peer == source);
 }
 
+void describe(ibrelk_completion &completion, const Message &message, std::uint32_t source)
+{
+	completion.length = message.bytes.size();
+	completion.tag = message.command.tag;
+	completion.peer = source;
+	if (message.command.flags & IBRELK_CMD_IMMEDIATE) {
+		completion.flags |= IBRELK_CQE_IMMEDIATE;
+		completion.immediate = message.command.immediate;
+	}
+}
+
 void give(Endpoint &endpoint, const ibrelk_command &recv, const Message &message, std::uint32_t source)
 {
 	ibrelk_completion completion = completion_of(endpoint, recv);
@@ -266,14 +279,32 @@ void give(Endpoint &endpoint, const ibrelk_command &recv, const Message &message
 	if (fits)
 		std::memcpy(reinterpret_cast<void *>(recv.addr), message.bytes.data(), fits);
 	completion.status = fits < message.bytes.size() ? -EMSGSIZE : 0;
-	completion.length = message.bytes.size();
-	completion.tag = message.command.tag;
-	completion.peer = source;
-	if (message.command.flags & IBRELK_CMD_IMMEDIATE) {
-		completion.flags |= IBRELK_CQE_IMMEDIATE;
-		completion.immediate = message.command.immediate;
-	}
+	describe(completion, message, source);
 	endpoint.recv_ring->complete(completion);
+}
+
+// Of a receive of many messages: what it has of the next one. It ends with its last message, or its last
+// byte.
+bool give_part(Endpoint &endpoint, ibrelk_command &multi, const Message &message, std::uint32_t source)
+{
+	// Here, what is used counts from the start of the buffer in a member that such a command has no use
+	// for.
+	auto &used = multi.remote_addr, &taken = multi.remote_key;
+	ibrelk_completion completion = completion_of(endpoint, multi);
+
+	std::memcpy(reinterpret_cast<void *>(multi.addr + used), message.bytes.data(), message.bytes.size());
+	describe(completion, message, source);
+	completion.offset = used;
+	endpoint.recv_ring->complete(completion);
+	used = std::min<decltype(multi.length)>((used + message.bytes.size() + 7) / 8 * 8, multi.length);
+	if (++taken < multi.messages && multi.length - used >= std::max<std::uint64_t>(multi.room, 1))
+		return false;
+	completion = completion_of(endpoint, multi);
+	completion.flags = IBRELK_CQE_RELEASED;
+	completion.length = taken;
+	completion.offset = used;
+	endpoint.recv_ring->complete(completion);
+	return true;
 }
 
 void arrive(Endpoint &endpoint, const Message &message)
@@ -283,7 +314,10 @@ void arrive(Endpoint &endpoint, const Message &message)
 	for (auto recv = endpoint.posted.begin(); recv != endpoint.posted.end(); ++recv) {
 		if (!matches(*recv, message, source))
 			continue;
-		give(endpoint, *recv, message, source);
+		if (recv->opcode == IBRELK_OP_RECV_MULTI && !give_part(endpoint, *recv, message, source))
+			return;
+		if (recv->opcode == IBRELK_OP_RECV)
+			give(endpoint, *recv, message, source);
 		endpoint.posted.erase(recv);
 		return;
 	}
@@ -364,6 +398,43 @@ int send(Endpoint &endpoint, const ibrelk_command &command)
 	return 0;
 }
 
+int look(Endpoint &endpoint, const ibrelk_command &command)
+{
+	ibrelk_completion completion = completion_of(endpoint, command);
+
+	completion.status = -ENOMSG;
+	for (auto message = endpoint.unexpected.begin(); message != endpoint.unexpected.end(); ++message) {
+		const std::uint32_t source = contact(endpoint, message->source);
+
+		if (!matches(command, *message, source))
+			continue;
+		completion.status = 0;
+		describe(completion, *message, source);
+		if (command.opcode == IBRELK_OP_CLAIM) {
+			completion.claim = ++endpoint.claims_made;
+			endpoint.claims.emplace(completion.claim, *message);
+			endpoint.unexpected.erase(message);
+		}
+		break;
+	}
+	endpoint.recv_ring->complete(completion);
+	return 0;
+}
+
+int take_claimed(Endpoint &endpoint, const ibrelk_command &command)
+{
+	const auto claim = endpoint.claims.find(command.tag);
+
+	if (claim == endpoint.claims.end())
+		return -ENOENT;
+	if (command.opcode == IBRELK_OP_RECV)
+		give(endpoint, command, claim->second, contact(endpoint, claim->second.source));
+	else
+		endpoint.recv_ring->complete(completion_of(endpoint, command));
+	endpoint.claims.erase(claim);
+	return 0;
+}
+
 int recv(Endpoint &endpoint, const ibrelk_command &command)
 {
 	for (auto message = endpoint.unexpected.begin(); message != endpoint.unexpected.end(); ++message) {
@@ -411,7 +482,13 @@ int accept(Endpoint &endpoint, const ibrelk_command &command)
 			endpoint.send_ring->complete(completion_of(endpoint, command));
 		return 0;
 	case IBRELK_OP_SEND: return send(endpoint, command);
-	case IBRELK_OP_RECV: return recv(endpoint, command);
+	case IBRELK_OP_RECV:
+		return command.flags & IBRELK_CMD_CLAIMED ? take_claimed(endpoint, command)
+							  : recv(endpoint, command);
+	case IBRELK_OP_RECV_MULTI: endpoint.posted.push_back(command); return 0;
+	case IBRELK_OP_PROBE:
+	case IBRELK_OP_CLAIM: return look(endpoint, command);
+	case IBRELK_OP_DISCARD: return take_claimed(endpoint, command);
 	case IBRELK_OP_CANCEL: return cancel(endpoint, command);
 	default: return command.opcode > IBRELK_OP_ATOMIC ? -EINVAL : -EOPNOTSUPP;
 	}

@@ -163,6 +163,85 @@ TEST_F(EndpointTest, send_recv_cancel)
 	EXPECT_EQ(a.send(9999, out, 7).error(), ENOENT);
 }
 
+TEST_F(EndpointTest, probe_claim_discard)
+{
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::array<std::byte, 8> in{};
+	const std::array<std::byte, 4> out{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+
+	EXPECT_TRUE(b.probe(ibrelk::any_peer, 7, 0, 1));
+	EXPECT_EQ(ring->next()->status, -ENOMSG);
+	for (int i = 0; i < 2; i++) {
+		EXPECT_TRUE(a.send(peer, out, 7));
+		EXPECT_EQ(ring->next()->status, 0);
+	}
+	EXPECT_TRUE(b.probe(ibrelk::any_peer, 0, ~0ull, 2));
+
+	auto found = *ring->next();
+
+	EXPECT_EQ(found.opcode, IBRELK_OP_PROBE);
+	EXPECT_EQ(found.user_data, 2u);
+	EXPECT_EQ(found.status, 0);
+	EXPECT_EQ(found.length, 4u);
+	EXPECT_EQ(found.tag, 7u);
+	EXPECT_EQ(found.claim, 0u);
+	EXPECT_TRUE(b.claim(ibrelk::any_peer, 7, 0, 3));
+	found = *ring->next();
+	EXPECT_EQ(found.opcode, IBRELK_OP_CLAIM);
+	ASSERT_NE(found.claim, 0u);
+	EXPECT_TRUE(b.recv_claimed(found.claim, in, 4));
+
+	auto received = *ring->next();
+
+	EXPECT_EQ(received.user_data, 4u);
+	EXPECT_EQ(received.tag, 7u);
+	EXPECT_EQ(in[3], std::byte{4});
+	EXPECT_EQ(b.recv_claimed(found.claim, in).error(), ENOENT);
+	EXPECT_TRUE(b.claim(ibrelk::any_peer, 7));
+	found = *ring->next();
+	EXPECT_TRUE(b.discard(found.claim, 5));
+	EXPECT_EQ(ring->next()->user_data, 5u);
+	EXPECT_EQ(b.discard(found.claim).error(), ENOENT);
+	fake::behaviour().accept_max = 0;
+	EXPECT_EQ(b.probe(ibrelk::any_peer, 7).error(), EAGAIN);
+}
+
+TEST_F(EndpointTest, recv_multi)
+{
+	auto a = *ibrelk::Endpoint::create(*device, *ring);
+	auto b = *ibrelk::Endpoint::create(*device, *ring);
+	auto peer = *a.peer_add(b.address());
+	std::array<std::byte, 64> in{};
+	const std::array<std::byte, 5> out{
+		std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5}};
+
+	EXPECT_TRUE(b.recv_multi(ibrelk::any_peer, in, 10, 7, 0, 100, 50));
+	for (std::uint64_t i = 0; i < 2; i++) {
+		EXPECT_TRUE(a.send(peer, out, 7));
+
+		auto received = *ring->next();
+
+		EXPECT_EQ(received.opcode, IBRELK_OP_RECV_MULTI);
+		EXPECT_EQ(received.user_data, 100u);
+		EXPECT_EQ(received.offset, 8 * i);
+		EXPECT_EQ(received.length, 5u);
+		EXPECT_EQ(in[8 * i + 4], std::byte{5});
+		if (i) {
+			auto released = *ring->next();
+
+			EXPECT_EQ(released.flags, IBRELK_CQE_RELEASED);
+			EXPECT_EQ(released.length, 2u);
+			EXPECT_EQ(released.offset, 16u);
+		}
+		EXPECT_EQ(ring->next()->opcode, IBRELK_OP_SEND);
+	}
+	EXPECT_FALSE(ring->next());
+	fake::behaviour().accept_max = 0;
+	EXPECT_EQ(b.recv_multi(ibrelk::any_peer, in, 10, 7).error(), EAGAIN);
+}
+
 TEST_F(EndpointTest, submit_all__takes_completions_to_make_room)
 {
 	fake::behaviour().sends_max = 4;

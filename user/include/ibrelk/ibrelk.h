@@ -16,7 +16,8 @@
  *   - A buffer named in a command belongs to the kernel from its submission to its completion.
  *   - An endpoint may be used by several threads at once. A ring has one consumer at a time: peek,
  *     advance, poll and wait on one ring must not run in two threads at once.
- *   - Opening and closing allocates and may sleep; submitting, peeking and polling allocates nothing in user space.
+ *   - Opening and closing allocates and may sleep; submitting, peeking and polling allocates nothing in user
+ * space.
  *   - After fork() only the parent may go on using an object; the child may only exec or exit.
  *   - No function may be called from a signal handler, except ibrelk_ring_peek().
  *
@@ -125,8 +126,8 @@ int ibrelk_address_to_text(const struct ibrelk_addr *address, char *text, size_t
  * @brief Opens the device.
  * @param path   NULL for /dev/ibrelk
  * @param device where the handle goes; close it with ibrelk_device_close()
- * @return 0, or -ENOENT, -ENXIO, -ENODEV (module not loaded), -EACCES (not in group rdma), -EPERM (not in the initial
- *         network namespace), -EMFILE, -ENFILE, -ENOMEM, -EPROTO (the module speaks another ABI version)
+ * @return 0, or -ENOENT, -ENXIO, -ENODEV (module not loaded), -EACCES (not in group rdma), -EPERM (not in the
+ * initial network namespace), -EMFILE, -ENFILE, -ENOMEM, -EPROTO (the module speaks another ABI version)
  */
 int ibrelk_device_open(const char *path, struct ibrelk_device **device) IBRELK_NOEXCEPT;
 
@@ -306,6 +307,96 @@ static inline struct ibrelk_command ibrelk_command_cancel(uint64_t target, uint6
 	return command;
 }
 
+/**
+ * @brief Fills in a tagged receive of many messages, which come one after the other in one buffer.
+ * @param peer      handle of the wanted source, or IBRELK_PEER_ANY
+ * @param buffer    where the messages go; the kernel's until the completion with IBRELK_CQE_RELEASED
+ * @param bytes     room there, 1 to ibrelk_query.multi_max
+ * @param messages  most messages that it takes, at least 1; each of them counts as a posted receive
+ * @param tag       wanted tag
+ * @param ignore    bits of the tag that need not match
+ * @param user_data comes back in each completion
+ * @return the command; with .room set it ends as soon as fewer bytes than that are left
+ *
+ * Each message has a completion, whose .offset says where in the buffer it is. The last completion has
+ * IBRELK_CQE_RELEASED, and belongs to no message.
+ */
+static inline struct ibrelk_command ibrelk_command_recv_multi(uint32_t peer, void *buffer, uint64_t bytes,
+	uint32_t messages, uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_recv(peer, buffer, bytes, tag, ignore, user_data);
+
+	command.opcode = IBRELK_OP_RECV_MULTI;
+	command.messages = messages;
+	return command;
+}
+
+/**
+ * @brief Fills in a look for a message that a receive would take now.
+ * @param peer      handle of the wanted source, or IBRELK_PEER_ANY
+ * @param tag       wanted tag
+ * @param ignore    bits of the tag that need not match
+ * @param user_data comes back in the completion, which describes the message; its status is -ENOMSG if none
+ * waits
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_probe(
+	uint32_t peer, uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_recv(peer, NULL, 0, tag, ignore, user_data);
+
+	command.opcode = IBRELK_OP_PROBE;
+	return command;
+}
+
+/**
+ * @brief Fills in a claim: as ibrelk_command_probe(), but the message is kept for who names the completion's
+ * .claim.
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_claim(
+	uint32_t peer, uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_probe(peer, tag, ignore, user_data);
+
+	command.opcode = IBRELK_OP_CLAIM;
+	return command;
+}
+
+/**
+ * @brief Fills in the receive of a message that was claimed.
+ * @param claim     from the completion of the claim
+ * @param buffer    where the message goes; the kernel's until the completion
+ * @param bytes     room there; a longer message completes with -EMSGSIZE and the prefix that fits
+ * @param user_data comes back in the completion
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_recv_claimed(
+	uint64_t claim, void *buffer, uint64_t bytes, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_recv(0, buffer, bytes, claim, 0, user_data);
+
+	command.flags = IBRELK_CMD_CLAIMED;
+	return command;
+}
+
+/**
+ * @brief Fills in the throwing away of a message that was claimed; for its sender it has been received.
+ * @param claim     from the completion of the claim
+ * @param user_data comes back in the completion
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_discard(uint64_t claim, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command;
+
+	memset(&command, 0, sizeof(command));
+	command.opcode = IBRELK_OP_DISCARD;
+	command.user_data = user_data;
+	command.tag = claim;
+	return command;
+}
+
 /* ---- endpoint ------------------------------------------------------------------------------------ */
 
 /**
@@ -424,7 +515,8 @@ int ibrelk_endpoint_submit(struct ibrelk_endpoint *endpoint, const struct ibrelk
  * @return 1: there is room; 0: time ran out; or -EINTR (a signal came)
  *
  * Thread safe. The same in an event loop: poll or epoll on ibrelk_endpoint_fd(), with POLLOUT for sends,
- * POLLWRBAND for receives and POLLPRI for cancels. Room that is lacking because nobody reads a ring does not come by waiting.
+ * POLLWRBAND for receives and POLLPRI for all others. Room that is lacking because nobody reads a ring does
+ * not come by waiting.
  */
 int ibrelk_endpoint_wait_room(
 	struct ibrelk_endpoint *endpoint, uint8_t opcode, uint64_t timeout_ns) IBRELK_NOEXCEPT;
@@ -472,6 +564,41 @@ int ibrelk_endpoint_recv(struct ibrelk_endpoint *endpoint, uint32_t peer, void *
  */
 int ibrelk_endpoint_cancel(
 	struct ibrelk_endpoint *endpoint, uint64_t target, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one receive of many messages; parameters as for ibrelk_command_recv_multi().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_recv_multi(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer, uint64_t bytes,
+	uint32_t messages, uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits a probe; parameters as for ibrelk_command_probe().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_probe(struct ibrelk_endpoint *endpoint, uint32_t peer, uint64_t tag, uint64_t ignore,
+	uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits a claim; parameters as for ibrelk_command_claim().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_claim(struct ibrelk_endpoint *endpoint, uint32_t peer, uint64_t tag, uint64_t ignore,
+	uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits the receive of what was claimed; parameters as for ibrelk_command_recv_claimed().
+ * @return 0, -EAGAIN (nothing fits now), -ENOENT (no such claim), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_recv_claimed(struct ibrelk_endpoint *endpoint, uint64_t claim, void *buffer,
+	uint64_t bytes, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits the throwing away of what was claimed; parameters as for ibrelk_command_discard().
+ * @return 0, -EAGAIN (nothing fits now), -ENOENT (no such claim), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_discard(
+	struct ibrelk_endpoint *endpoint, uint64_t claim, uint64_t user_data) IBRELK_NOEXCEPT;
 
 #pragma GCC visibility pop
 

@@ -483,6 +483,44 @@ public:
 		return detail::check(ibrelk_endpoint_recv(
 			handle_.get(), peer, buffer.data(), buffer.size(), tag, ignore, user_data));
 	}
+	/// Posts a receive of up to `messages` messages, one after the other in one buffer. It ends when
+	/// fewer than `room` bytes are left. EAGAIN: nothing fits now.
+	result<void> recv_multi(Peer peer, std::span<std::byte> buffer, std::uint32_t messages,
+		std::uint64_t tag, std::uint64_t ignore = 0, std::uint64_t user_data = 0,
+		std::uint64_t room = 0) noexcept
+	{
+		Command command = ibrelk_command_recv_multi(
+			peer, buffer.data(), buffer.size(), messages, tag, ignore, user_data);
+		command.room = room;
+		auto accepted = submit({&command, 1});
+		if (accepted && *accepted == 1)
+			return {};
+		return failure(accepted ? EAGAIN : accepted.error());
+	}
+	/// Looks for a message that a receive would take now; the completion describes it, or says ENOMSG.
+	result<void> probe(
+		Peer peer, std::uint64_t tag, std::uint64_t ignore = 0, std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_probe(handle_.get(), peer, tag, ignore, user_data));
+	}
+	/// The same, and the message is kept for whoever names the completion's claim.
+	result<void> claim(
+		Peer peer, std::uint64_t tag, std::uint64_t ignore = 0, std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_claim(handle_.get(), peer, tag, ignore, user_data));
+	}
+	/// Receives a message that was claimed. ENOENT: no such claim.
+	result<void> recv_claimed(
+		std::uint64_t claim, std::span<std::byte> buffer, std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_recv_claimed(
+			handle_.get(), claim, buffer.data(), buffer.size(), user_data));
+	}
+	/// Throws away a message that was claimed; for its sender it has been received.
+	result<void> discard(std::uint64_t claim, std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_discard(handle_.get(), claim, user_data));
+	}
 	/// Cancels the posted receives that carry this user_data.
 	result<void> cancel(std::uint64_t target, std::uint64_t user_data = 0) noexcept
 	{
