@@ -334,6 +334,7 @@ std::string query_text(const ibrelk::Query &q)
 	line("outstanding sends", number(q.sends_max));
 	line("ring entries", number(q.ring_entries_max));
 	line("batch", number(q.batch_max) + " commands");
+	line("multi-receive", number(q.multi_max) + " bytes");
 	return text;
 }
 
@@ -344,7 +345,9 @@ void endpoints_json(Json &json, Endpoints endpoints)
 		json.begin_object().member("address", ibrelk::Address(e.local).text());
 		json.member("mode", ibrelk_mode_name(e.mode)).member("uid", e.uid).member("pid", e.pid);
 		json.member("flows", e.flows).member("sends", e.sends).member("recvs", e.recvs);
-		json.member("unexpected", e.unexpected).member("unexpected_bytes", e.unexpected_bytes);
+		json.member("unexpected", e.unexpected)
+			.member("claims", e.claims)
+			.member("unexpected_bytes", e.unexpected_bytes);
 		json.member("unexpected_bytes_max", e.unexpected_bytes_max);
 		counters_json(json, e.counters);
 		json.end_object();
@@ -415,7 +418,10 @@ void query_json(Json &json, const ibrelk::Query &q)
 	modes_json(json, q.modes);
 	json.member("ports", q.ports).member("eager_max", q.eager_max).member("message_max", q.message_max);
 	json.member("recvs_max", q.recvs_max).member("sends_max", q.sends_max);
-	json.member("ring_entries_max", q.ring_entries_max).member("batch_max", q.batch_max).end_object();
+	json.member("ring_entries_max", q.ring_entries_max)
+		.member("batch_max", q.batch_max)
+		.member("multi_max", q.multi_max)
+		.end_object();
 }
 
 } // namespace tool
