@@ -18,13 +18,13 @@
 
 #define CHUNK		8	/* commands copied at a time, onto the stack */
 
-#define FLAGS_LATER	(IBRELK_CMD_IOVEC | IBRELK_CMD_REGION)
+#define FLAGS_LATER	IBRELK_CMD_REGION
 #define FLAGS_KNOWN	(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE | \
-			 IBRELK_CMD_CLAIMED | FLAGS_LATER)
+			 IBRELK_CMD_IOVEC | IBRELK_CMD_CLAIMED | FLAGS_LATER)
 
 static int ibr_command_check_message(const struct ibrelk_command *command)
 {
-	if (command->length > IBR_MESSAGE_MAX)
+	if (command->length > (command->flags & IBRELK_CMD_IOVEC ? IBRELK_IOVEC_MAX : IBR_MESSAGE_MAX))
 		return -EINVAL;
 	if ((command->flags & IBRELK_CMD_UNTAGGED) && (command->tag || command->ignore))
 		return -EINVAL;

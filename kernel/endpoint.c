@@ -371,6 +371,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	struct ibr_contact *contact;
 	struct ibr_outflow *flow;
 	struct ibr_send *send;
+	u64 length = 0;
 	int ret;
 
 	contact = ibr_contact_find(endpoint, command->peer);
@@ -385,6 +386,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (IS_ERR(send)) {
 		ret = PTR_ERR(send);
 	} else {
+		length = send->length;
 		ret = ibr_outflow_queue(flow, send, undriven);
 		if (ret)
 			ibr_send_discard(send);
@@ -392,7 +394,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	ibr_outflow_put(flow);
 	if (!ret) {
 		atomic64_inc(&endpoint->tx_messages);
-		atomic64_add(command->length, &endpoint->tx_bytes);
+		atomic64_add(length, &endpoint->tx_bytes);
 	}
 	return ret;
 }

@@ -27,10 +27,23 @@
 #include <linux/workqueue.h>
 
 #include "memory.h"
+#include "params.h"
 
 #define INLINE_PAGES		3	/* a buffer of 8 KiB, wherever it starts */
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
 #define FLUSH_DELAY_MS		10	/* an idle process keeps its pins no longer than this */
+
+/**
+ * struct ibr_stretch - the part of a window that is in one piece of the user's memory
+ * @start: where it begins in the window, bytes
+ * @page: its first page, in pins->pages
+ * @offset: where it begins in that page, bytes
+ */
+struct ibr_stretch {
+	u32 start;
+	u32 page;
+	u32 offset;
+};
 
 /**
  * struct ibr_pins - what holds one window of a user's memory
@@ -44,6 +57,9 @@
  * @limit: of an anchor: how many pages the process may pin
  * @write: pages are dirty when they are unpinned
  * @slow: some belong to a file, so that unpinning may have to wait for its file system
+ * @offset: where in the first page the window begins, if @stretches is NULL
+ * @stretches: of a window of several pieces: where in @pages each of them is, in order, and one more behind the
+ *	last; else NULL
  * @inline_pages: room for the pages of a small buffer
  */
 struct ibr_pins {
@@ -57,6 +73,8 @@ struct ibr_pins {
 	u32 bounce_bytes;
 	u32 filled;
 	unsigned long limit;
+	u32 offset;
+	struct ibr_stretch *stretches;
 	struct page *inline_pages[INLINE_PAGES];
 };
 
@@ -139,6 +157,8 @@ static struct ibr_pins *ibr_pins_alloc(struct mm_struct *mm, bool write)
 	pins->bounce = NULL;
 	pins->bounce_bytes = 0;
 	pins->filled = 0;
+	pins->offset = 0;
+	pins->stretches = NULL;
 	return pins;
 }
 
@@ -151,6 +171,7 @@ static void ibr_pins_free(struct ibr_pins *pins)
 	}
 	if (pins->pages != pins->inline_pages)
 		kvfree(pins->pages);
+	kvfree(pins->stretches);
 	if (pins->bounce) {
 		kvfree(pins->bounce);
 		atomic64_sub(pins->bounce_bytes, &bounce_bytes);
@@ -216,6 +237,122 @@ void ibr_umem_flush(void)
 	ibr_pins_free_list(raw_cpu_ptr(&dead_pins));
 }
 
+/* ---- buffers: what is where ------------------------------------------------------------------ */
+
+/* A place in a buffer. */
+struct ibr_cursor {
+	const struct ibrelk_iovec *piece;
+	u32 index;
+	u64 into;
+};
+
+static struct ibr_cursor ibr_buffer_cursor(const struct ibr_buffer *buffer)
+{
+	return (struct ibr_cursor) { .piece = buffer->pieces ?: &buffer->one };
+}
+
+static struct ibr_cursor ibr_cursor_at(const struct ibr_umem *umem, u64 offset)
+{
+	struct ibr_cursor cursor = ibr_buffer_cursor(&umem->buffer);
+
+	while (offset >= cursor.piece->length && cursor.index + 1 < umem->buffer.count) {
+		offset -= cursor.piece->length;
+		cursor.piece++;
+		cursor.index++;
+	}
+	cursor.into = offset;
+	return cursor;
+}
+
+/* What comes next, in one piece: at most @length bytes, and not beyond the end of the buffer, at *@start. */
+static u32 ibr_cursor_next(struct ibr_cursor *cursor, u32 length, unsigned long *start)
+{
+	if (!length)
+		return 0;
+	if (cursor->into == cursor->piece->length) {
+		cursor->piece++;
+		cursor->index++;
+		cursor->into = 0;
+	}
+	*start = cursor->piece->addr + cursor->into;
+	length = min_t(u64, length, cursor->piece->length - cursor->into);
+	cursor->into += length;
+	return length;
+}
+
+static bool ibr_piece_valid(const struct ibrelk_iovec *piece)
+{
+	return piece->addr == (unsigned long)piece->addr && piece->length == (size_t)piece->length &&
+	       access_ok((const void __user *)(unsigned long)piece->addr, piece->length);
+}
+
+static int ibr_buffer_import_pieces(struct ibr_buffer *buffer, const struct ibrelk_command *command)
+{
+	const void __user *user = u64_to_user_ptr(command->addr);
+	u32 count = command->length, i;
+	int ret = -EFAULT;
+
+	if (!count)
+		return 0;
+	buffer->pieces = kmalloc_array(count, sizeof(*buffer->pieces), GFP_KERNEL_ACCOUNT);
+	if (!buffer->pieces)
+		return -ENOMEM;
+	if (copy_from_user(buffer->pieces, user, count * sizeof(*buffer->pieces)))
+		goto free;
+	for (i = 0; i < count; i++) {
+		struct ibrelk_iovec *piece = &buffer->pieces[i];
+
+		if (!piece->length)
+			continue;
+		ret = -EINVAL;
+		if (piece->length > IBR_MESSAGE_MAX - buffer->length)
+			goto free;
+		ret = -EFAULT;
+		if (!ibr_piece_valid(piece))
+			goto free;
+		buffer->length += piece->length;
+		buffer->pieces[buffer->count++] = *piece;
+	}
+	return 0;
+
+free:
+	kfree(buffer->pieces);
+	return ret;
+}
+
+int ibr_buffer_import(struct ibr_buffer *buffer, const struct ibrelk_command *command)
+{
+	memset(buffer, 0, sizeof(*buffer));
+	if (command->flags & IBRELK_CMD_IOVEC)
+		return ibr_buffer_import_pieces(buffer, command);
+	buffer->one.addr = command->addr;
+	buffer->one.length = command->length;
+	buffer->length = command->length;
+	buffer->count = 1;
+	return !buffer->length || ibr_piece_valid(&buffer->one) ? 0 : -EFAULT;
+}
+
+void ibr_buffer_drop(struct ibr_buffer *buffer)
+{
+	kfree(buffer->pieces);
+	buffer->pieces = NULL;
+}
+
+int ibr_buffer_read(const struct ibr_buffer *buffer, void *data)
+{
+	struct ibr_cursor cursor = ibr_buffer_cursor(buffer);
+	u32 left = buffer->length, part;
+	unsigned long start;
+
+	while ((part = ibr_cursor_next(&cursor, left, &start))) {
+		if (copy_from_user(data, (const void __user *)start, part))
+			return -EFAULT;
+		data += part;
+		left -= part;
+	}
+	return 0;
+}
+
 /* ---- charging and pinning: current->mm is the owner's address space -------------------------- */
 
 static bool ibr_umem_try_charge(struct ibr_umem *umem, u32 nr_pages)
@@ -252,42 +389,97 @@ static bool ibr_pages_of_file(struct page **pages, u32 nr_pages)
 	return false;
 }
 
-static struct ibr_pins *ibr_umem_pin(struct ibr_umem *umem, unsigned long start, u32 length)
+static u32 ibr_pages_of(unsigned long start, u32 length)
 {
-	u32 nr_pages = PAGE_ALIGN(offset_in_page(start) + length) >> PAGE_SHIFT;
+	return PAGE_ALIGN(offset_in_page(start) + length) >> PAGE_SHIFT;
+}
+
+/* Where the pieces of a window are going to be in its pages. Return: the number of pages, or -ENOMEM. */
+static int ibr_pins_lay_out(struct ibr_pins *pins, const struct ibr_umem *umem, u64 offset, u32 length)
+{
+	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
+	struct ibr_stretch *stretch;
+	unsigned long start = 0;
+	u32 done, part, page = 0;
+
+	part = ibr_cursor_next(&cursor, length, &start);
+	if (part == length) {
+		pins->offset = offset_in_page(start);
+		return ibr_pages_of(start, length);
+	}
+	/* There are no more stretches than pieces, from the first one on. */
+	pins->stretches = kvmalloc_array(umem->buffer.count - cursor.index + 2, sizeof(*stretch), GFP_KERNEL_ACCOUNT);
+	if (!pins->stretches)
+		return -ENOMEM;
+	stretch = pins->stretches;
+	for (done = 0; part; part = ibr_cursor_next(&cursor, length - done, &start)) {
+		*stretch++ = (struct ibr_stretch) { .start = done, .page = page, .offset = offset_in_page(start) };
+		page += ibr_pages_of(start, part);
+		done += part;
+	}
+	*stretch = (struct ibr_stretch) { .start = length, .page = page };
+	return page;
+}
+
+static int ibr_pins_pin(struct ibr_pins *pins, const struct ibr_umem *umem, u64 offset, u32 length)
+{
 	unsigned int flags = FOLL_LONGTERM | (umem->write ? FOLL_WRITE : 0);
+	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
+	unsigned long start;
+	u32 part, pinned = 0;
+	int ret, wanted;
+
+	while (length) {
+		part = ibr_cursor_next(&cursor, length, &start);
+		wanted = ibr_pages_of(start, part);
+		ret = pin_user_pages_fast(start & PAGE_MASK, wanted, flags, pins->pages + pinned);
+		if (ret > 0)
+			pinned += ret;
+		if (unlikely(ret != wanted)) {
+			if (pinned)
+				unpin_user_pages(pins->pages, pinned);
+			return ret < 0 ? ret : -EFAULT;
+		}
+		length -= part;
+	}
+	return 0;
+}
+
+/* A window of the user's memory, pinned. Return: pins or ERR_PTR. */
+static struct ibr_pins *ibr_umem_pin(struct ibr_umem *umem, u64 offset, u32 length)
+{
 	struct ibr_pins *pins;
-	int pinned;
+	int nr_pages, ret;
 
 	pins = ibr_pins_alloc(umem->mm, umem->write);
 	if (!pins)
 		return ERR_PTR(-ENOMEM);
 
+	nr_pages = ibr_pins_lay_out(pins, umem, offset, length);
+	ret = nr_pages;
+	if (nr_pages < 0)
+		goto free;
 	pins->pages = pins->inline_pages;
 	if (nr_pages > INLINE_PAGES) {
 		pins->pages = kvmalloc_array(nr_pages, sizeof(*pins->pages), GFP_KERNEL_ACCOUNT);
-		pinned = -ENOMEM;
+		ret = -ENOMEM;
 		if (!pins->pages)
 			goto free;
 	}
 
-	pinned = -EPERM;
+	ret = -EPERM;
 	if (!ibr_umem_charge(umem, nr_pages))
 		goto free;
-	pinned = pin_user_pages_fast(start & PAGE_MASK, nr_pages, flags, pins->pages);
-	if (likely(pinned == nr_pages)) {
+	ret = ibr_pins_pin(pins, umem, offset, length);
+	if (likely(!ret)) {
 		pins->nr_pages = nr_pages;
 		pins->slow = umem->write && ibr_pages_of_file(pins->pages, nr_pages);
 		return pins;
 	}
-	if (pinned > 0)
-		unpin_user_pages(pins->pages, pinned);
 	atomic64_sub(nr_pages, &umem->mm->pinned_vm);
-	if (pinned >= 0)
-		pinned = -EFAULT;
 free:
 	ibr_pins_free(pins);
-	return ERR_PTR(pinned);
+	return ERR_PTR(ret);
 }
 
 /* ---- bounce buffers: likewise ---------------------------------------------------------------- */
@@ -316,25 +508,47 @@ uncharge:
 }
 
 /* Is there memory of the right kind at all? Nothing of it may be changed by asking. */
-static bool ibr_user_memory_valid(unsigned long start, u32 length, bool write)
+static bool ibr_user_memory_valid(const struct ibr_umem *umem, u64 offset, u32 length)
 {
-	char __user *user = (char __user *)start;
+	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
+	unsigned long start;
+	u32 part;
 
-	if (write)
-		return !fault_in_safe_writeable(user, length);
-	return !fault_in_readable(user, length);
+	for (; length; length -= part) {
+		part = ibr_cursor_next(&cursor, length, &start);
+		if (umem->write ? fault_in_safe_writeable((char __user *)start, part) :
+				  fault_in_readable((char __user *)start, part))
+			return false;
+	}
+	return true;
+}
+
+/* Between the user's memory and a bounce buffer. */
+static int ibr_umem_copy_user(const struct ibr_umem *umem, u64 offset, void *data, u32 length, bool to_user)
+{
+	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
+	unsigned long start;
+	u32 part;
+
+	for (; length; length -= part, data += part) {
+		part = ibr_cursor_next(&cursor, length, &start);
+		if (to_user ? copy_to_user((void __user *)start, data, part) :
+			      copy_from_user(data, (const void __user *)start, part))
+			return -EFAULT;
+	}
+	return 0;
 }
 
 /*
  * @spare: a bounce buffer of an earlier window, which is taken if it is there, so that a transfer
  * that has begun does not fail for want of another one.
  */
-static struct ibr_pins *ibr_umem_bounce(struct ibr_umem *umem, unsigned long start, u32 length,
+static struct ibr_pins *ibr_umem_bounce(struct ibr_umem *umem, u64 offset, u32 length,
 					struct ibr_pins **spare)
 {
 	struct ibr_pins *pins;
 
-	if (!ibr_user_memory_valid(start, length, umem->write))
+	if (!ibr_user_memory_valid(umem, offset, length))
 		return ERR_PTR(-EFAULT);
 
 	pins = *spare;
@@ -354,7 +568,7 @@ static struct ibr_pins *ibr_umem_bounce(struct ibr_umem *umem, unsigned long sta
 		memset(pins->bounce, 0, length);
 		return pins;
 	}
-	if (copy_from_user(pins->bounce, (const void __user *)start, length)) {
+	if (ibr_umem_copy_user(umem, offset, pins->bounce, length, false)) {
 		ibr_pins_free(pins);
 		return ERR_PTR(-EFAULT);
 	}
@@ -372,7 +586,9 @@ static struct ibr_umem_window *ibr_umem_window(struct ibr_umem *umem, u64 index)
 void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length)
 {
 	part->mm = whole->mm;
-	part->address = whole->address + offset;
+	part->buffer.one.addr = whole->buffer.one.addr + offset;
+	part->buffer.one.length = length;
+	part->buffer.count = 1;
 	part->length = length;
 	part->write = whole->write;
 	part->whole = whole;
@@ -384,14 +600,13 @@ static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_pins **spa
 	struct ibr_umem_window *window = ibr_umem_window(umem, index);
 	u64 offset = index * IBR_UMEM_WINDOW;
 	u32 length = min_t(u64, IBR_UMEM_WINDOW, umem->length - offset);
-	unsigned long start = umem->address + offset;
 	struct ibr_pins *pins;
 
-	pins = ibr_umem_pin(umem, start, length);
+	pins = ibr_umem_pin(umem, offset, length);
 	if (IS_ERR(pins)) {
 		int error = PTR_ERR(pins);
 
-		pins = ibr_umem_bounce(umem, start, length, spare);
+		pins = ibr_umem_bounce(umem, offset, length, spare);
 		if (IS_ERR(pins))
 			return error == -ENOMEM ? -ENOMEM : PTR_ERR(pins);
 	}
@@ -417,9 +632,7 @@ static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *windo
 	if (!pins)
 		return;
 	if (umem->write && pins->filled) {
-		void __user *user = (void __user *)(unsigned long)(umem->address + window->offset);
-
-		if (alive && !copy_to_user(user, pins->bounce, pins->filled))
+		if (alive && !ibr_umem_copy_user(umem, window->offset, pins->bounce, pins->filled, true))
 			umem->bounced += pins->filled;
 		else if (!umem->error)
 			umem->error = -EFAULT;
@@ -430,20 +643,26 @@ static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *windo
 		ibr_pins_free(pins);
 }
 
+/* Where a part begins in its whole, which is in one piece. */
+static u64 ibr_part_offset(const struct ibr_umem *part)
+{
+	return part->buffer.one.addr - part->whole->buffer.one.addr;
+}
+
 /* What was bounced of a part is copied to the user. */
 static void ibr_umem_retire_part(struct ibr_umem *part, bool alive)
 {
-	u64 offset = part->address - part->whole->address, end = offset + part->length;
+	u64 offset = ibr_part_offset(part), end = offset + part->length;
 
 	while (offset < end) {
 		u64 index = div_u64(offset, IBR_UMEM_WINDOW);
 		struct ibr_umem_window *window = ibr_umem_window(part->whole, index);
 		u32 start = offset - window->offset;
 		u32 length = min_t(u64, window->length - start, end - offset);
-		void __user *user = (void __user *)(unsigned long)(part->whole->address + offset);
 
 		if (window->pins->bounce) {
-			if (!alive || copy_to_user(user, window->pins->bounce + start, length))
+			if (!alive || ibr_umem_copy_user(part->whole, offset, window->pins->bounce + start, length,
+							 true))
 				part->error = -EFAULT;
 			else
 				part->bounced += length;
@@ -507,6 +726,7 @@ static void ibr_umem_work(struct work_struct *work)
 	if (released) {
 		if (umem->anchor)
 			ibr_pins_free(umem->anchor);
+		ibr_buffer_drop(&umem->buffer);
 		released(umem);
 	} else {
 		umem->ready(umem);
@@ -519,22 +739,20 @@ static void ibr_umem_queue_work(struct ibr_umem *umem)
 	queue_work(memory_queue, &umem->work);
 }
 
-int ibr_umem_init(struct ibr_umem *umem, u64 address, u64 length, bool write)
+int ibr_umem_init(struct ibr_umem *umem, struct ibr_buffer *buffer, bool write)
 {
 	struct ibr_pins *spare = NULL;
+	u64 length = buffer->length;
 	int error;
 
 	umem->mm = current->mm;
-	umem->address = address;
+	umem->buffer = *buffer;
 	umem->length = length;
 	umem->write = write;
 	if (!length)
 		return 0;
-	if (address != (unsigned long)address || length != (size_t)length ||
-	    !access_ok((const void __user *)(unsigned long)address, length))
-		return -EFAULT;
 
-	if (length > 2 * IBR_UMEM_WINDOW) {
+	if (length > IBR_UMEM_RESIDENT) {
 		unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 		struct ibr_pins *anchor = ibr_pins_alloc(umem->mm, false);
 
@@ -554,6 +772,7 @@ int ibr_umem_init(struct ibr_umem *umem, u64 address, u64 length, bool write)
 		if (umem->anchor)
 			ibr_pins_free(umem->anchor);
 		umem->anchor = NULL;
+		umem->buffer.pieces = NULL;
 	}
 	return error;
 }
@@ -635,16 +854,51 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 	}
 	ibr_pins_defer(umem->anchor);
 	umem->anchor = NULL;
+	ibr_buffer_drop(&umem->buffer);
 	released(umem);
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
 
-static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 page_offset, u32 offset,
-					  void *data, u32 length, bool to_user)
+/* @place: in bytes from the start of the first page */
+static __always_inline void ibr_pages_copy(struct page **pages, u32 place, void *data, u32 length, bool to_user)
 {
-	u32 position, index;
+	u32 position = offset_in_page(place);
 
+	pages += place >> PAGE_SHIFT;
+	while (length) {
+		u32 part = min_t(u32, length, PAGE_SIZE - position);
+
+		if (to_user)
+			memcpy_to_page(*pages, position, data, part);
+		else
+			memcpy_from_page(data, *pages, position, part);
+		data += part;
+		length -= part;
+		position = 0;
+		pages++;
+	}
+}
+
+static noinline void ibr_pins_copy_pieces(struct ibr_pins *pins, u32 offset, void *data, u32 length, bool to_user)
+{
+	const struct ibr_stretch *stretch = pins->stretches;
+
+	while (stretch[1].start <= offset)
+		stretch++;
+	for (; length; stretch++) {
+		u32 into = offset - stretch->start;
+		u32 part = min(length, stretch[1].start - offset);
+
+		ibr_pages_copy(pins->pages + stretch->page, stretch->offset + into, data, part, to_user);
+		offset += part;
+		data += part;
+		length -= part;
+	}
+}
+
+static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 offset, void *data, u32 length, bool to_user)
+{
 	if (unlikely(pins->bounce)) {
 		if (to_user) {
 			memcpy(pins->bounce + offset, data, length);
@@ -656,27 +910,18 @@ static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 page_offset
 		return;
 	}
 
-	position = offset_in_page(page_offset + offset);
-	index = (page_offset + offset) >> PAGE_SHIFT;
-	while (length) {
-		u32 part = min_t(u32, length, PAGE_SIZE - position);
-
-		if (to_user)
-			memcpy_to_page(pins->pages[index], position, data, part);
-		else
-			memcpy_from_page(data, pins->pages[index], position, part);
-		data += part;
-		length -= part;
-		position = 0;
-		index++;
+	if (unlikely(pins->stretches)) {
+		ibr_pins_copy_pieces(pins, offset, data, length, to_user);
+		return;
 	}
+	ibr_pages_copy(pins->pages, pins->offset + offset, data, length, to_user);
 }
 
 static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, void *data, u32 length,
 					  bool to_user)
 {
 	if (unlikely(umem->whole)) {
-		offset += umem->address - umem->whole->address;
+		offset += ibr_part_offset(umem);
 		umem = umem->whole;
 	}
 	while (length) {
@@ -690,8 +935,7 @@ static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, voi
 		if (WARN_ON_ONCE(start >= resident || window->offset + start != offset))
 			return;
 		part = min(length, resident - start);
-		ibr_pins_copy(window->pins, offset_in_page(umem->address), start, data, part,
-			      to_user);
+		ibr_pins_copy(window->pins, start, data, part, to_user);
 		offset += part;
 		data += part;
 		length -= part;

@@ -10,6 +10,7 @@
 #include <linux/compiler.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
+#include <ibrelk/uapi.h>
 
 /* Bytes of a window; at most two are resident at a time, so what is no longer than two always is. */
 #define IBR_UMEM_WINDOW		(2u << 20)
@@ -17,6 +18,34 @@
 
 struct ibr_pins;
 struct mm_struct;
+
+/**
+ * struct ibr_buffer - memory of a user, as a command names it
+ * @length: bytes in all
+ * @one: the piece, if it is only one; then, and only then, @pieces is NULL
+ * @pieces: the pieces, none of them empty; allocated
+ * @count: how many there are, at least 1
+ */
+struct ibr_buffer {
+	u64 length;
+	struct ibrelk_iovec one;
+	struct ibrelk_iovec *pieces;
+	u32 count;
+};
+
+/**
+ * ibr_buffer_import() - which memory is it?
+ * @buffer: filled in
+ * @command: a send or a receive, checked: its .addr and .length, with IBRELK_CMD_IOVEC an array
+ *
+ * On success whoever has the buffer gives it to ibr_umem_init() or ibr_buffer_drop().
+ * Return: 0; -EFAULT (the array, or a piece, cannot be the process's); -EINVAL (longer than a
+ * message may be); -ENOMEM. Context: process.
+ */
+int ibr_buffer_import(struct ibr_buffer *buffer, const struct ibrelk_command *command);
+void ibr_buffer_drop(struct ibr_buffer *buffer);
+/** ibr_buffer_read() - copy all of it to @data. Return: 0 or -EFAULT. Context: process, the user's */
+int ibr_buffer_read(const struct ibr_buffer *buffer, void *data);
 
 /** struct ibr_umem_window - one resident stretch; private to memory.c */
 struct ibr_umem_window {
@@ -29,8 +58,8 @@ struct ibr_umem_window {
  * struct ibr_umem - a user buffer that a transfer reads or writes
  * @mm: its address space; kept alive by what is pinned, so of no use once ibr_umem_finish() was
  *	called
- * @address: first byte
  * @length: bytes
+ * @buffer: which memory; its .length is not used
  * @write: the kernel writes it (a receive)
  * @error: first error met by the worker, negative errno; stable when ready() or released() is
  *	called
@@ -46,8 +75,8 @@ struct ibr_umem_window {
  */
 struct ibr_umem {
 	struct mm_struct *mm;
-	u64 address;
 	u64 length;
+	struct ibr_buffer buffer;
 	bool write;
 	int error;
 	u64 bounced;
@@ -63,8 +92,7 @@ struct ibr_umem {
 /**
  * ibr_umem_init() - take hold of a user buffer when a command is accepted
  * @umem: zeroed memory of the owner
- * @address: user address
- * @length: bytes; 0 is fine and pins nothing
+ * @buffer: what to take hold of; taken over on success. Length 0 is fine and pins nothing
  * @write: the kernel will write it
  *
  * Pins up to two windows at once; where the memory cannot be pinned (limit, kind of mapping)
@@ -72,13 +100,13 @@ struct ibr_umem {
  * Context: process, current->mm is the owner.
  * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM.
  */
-int ibr_umem_init(struct ibr_umem *umem, u64 address, u64 length, bool write);
+int ibr_umem_init(struct ibr_umem *umem, struct ibr_buffer *buffer, bool write);
 
 /**
  * ibr_umem_part() - a stretch of user memory as one of its own
  * @part: zeroed memory of the owner
- * @whole: memory of a receive of at most IBR_UMEM_RESIDENT bytes; it must not be finished before
- *	@part is released
+ * @whole: memory of a receive of at most IBR_UMEM_RESIDENT bytes, in one piece; it must not be
+ *	finished before @part is released
  * @offset: where the part starts in it, bytes
  * @length: bytes of the part; 0 is fine
  *

@@ -65,6 +65,20 @@ static void match_setup(struct match_recv *match, const struct ibrelk_command *c
 	match->space = command->flags & IBRELK_CMD_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
 }
 
+static int recv_buffer(struct ibr_umem *umem, const struct ibrelk_command *command)
+{
+	struct ibr_buffer buffer;
+	int ret;
+
+	ret = ibr_buffer_import(&buffer, command);
+	if (ret)
+		return ret;
+	ret = ibr_umem_init(umem, &buffer, true);
+	if (ret)
+		ibr_buffer_drop(&buffer);
+	return ret;
+}
+
 static struct ibr_recv *recv_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
 {
 	struct ibr_recv *recv;
@@ -73,7 +87,7 @@ static struct ibr_recv *recv_create(struct ibr_endpoint *endpoint, const struct 
 	recv = kmem_cache_zalloc(recv_cache, GFP_KERNEL_ACCOUNT);
 	if (!recv)
 		return ERR_PTR(-ENOMEM);
-	ret = ibr_umem_init(&recv->umem, command->addr, command->length, true);
+	ret = recv_buffer(&recv->umem, command);
 	if (ret) {
 		kmem_cache_free(recv_cache, recv);
 		return ERR_PTR(ret);
@@ -172,7 +186,7 @@ static struct ibr_multi *multi_create(struct ibr_endpoint *endpoint, const struc
 		list_add_tail(&part->entry.link, &multi->parts);
 		cond_resched();
 	}
-	ret = ibr_umem_init(&multi->umem, command->addr, command->length, true);
+	ret = recv_buffer(&multi->umem, command);
 	if (ret)
 		goto free;
 	multi->room = max(command->room, 1ull);

@@ -20,7 +20,7 @@ static struct kmem_cache *send_cache;
 
 static void send_umem_released(struct ibr_umem *umem);
 
-static int send_copy(struct ibr_send *send, u64 address)
+static int send_copy(struct ibr_send *send, const struct ibr_buffer *buffer)
 {
 	if (send->length <= IBR_FRAG_SMALL) {
 		send->data = send->frag.inline_payload;
@@ -29,27 +29,31 @@ static int send_copy(struct ibr_send *send, u64 address)
 		if (!send->data)
 			return -ENOMEM;
 	}
-	if (copy_from_user(send->data, u64_to_user_ptr(address), send->length))
-		return -EFAULT;
-	return 0;
+	return ibr_buffer_read(buffer, send->data);
 }
 
-static int send_pin(struct ibr_send *send, u64 address)
+static int send_pin(struct ibr_send *send, struct ibr_buffer *buffer)
 {
 	memset(&send->umem, 0, sizeof(send->umem));
 	send->umem.ready = ibr_send_umem_ready;
 	send->pinned = true;
-	return ibr_umem_init(&send->umem, address, send->length, false);
+	return ibr_umem_init(&send->umem, buffer, false);
 }
 
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
 {
+	struct ibr_buffer buffer;
 	struct ibr_send *send;
 	int ret;
 
+	ret = ibr_buffer_import(&buffer, command);
+	if (ret)
+		return ERR_PTR(ret);
 	send = kmem_cache_alloc(send_cache, GFP_KERNEL_ACCOUNT);
-	if (!send)
+	if (!send) {
+		ibr_buffer_drop(&buffer);
 		return ERR_PTR(-ENOMEM);
+	}
 	memset(send, 0, offsetof(struct ibr_send, umem));
 	send->data = NULL;
 	kref_init(&send->ref);
@@ -57,7 +61,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	INIT_LIST_HEAD(&send->bulk);
 	INIT_LIST_HEAD(&send->announcing);
 	RB_CLEAR_NODE(&send->matching);
-	send->length = command->length;
+	send->length = buffer.length;
 	send->tag = command->tag;
 	send->immediate = command->immediate;
 	send->level = command->level;
@@ -69,11 +73,14 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	if (command->flags & IBRELK_CMD_IMMEDIATE)
 		send->wire_flags |= WIRE_MSG_IMMEDIATE;
 	if (send->length <= ibr_eager_max) {
-		ret = send_copy(send, command->addr);
+		ret = send_copy(send, &buffer);
+		ibr_buffer_drop(&buffer);
 		if (!send->level)
 			send->level = IBRELK_LEVEL_BUFFERED;
 	} else {
-		ret = send_pin(send, command->addr);
+		ret = send_pin(send, &buffer);
+		if (ret)
+			ibr_buffer_drop(&buffer);
 		if (!send->level)
 			send->level = IBRELK_LEVEL_DELIVERED;
 	}

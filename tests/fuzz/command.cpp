@@ -68,23 +68,24 @@ int valid(const ibrelk_command &command)
 		return -EOPNOTSUPP;
 	if (command.flags >= 64)
 		return -EINVAL;
-	if (command.flags & (IBRELK_CMD_IOVEC | IBRELK_CMD_REGION))
+	if (command.flags & IBRELK_CMD_REGION)
 		return -EOPNOTSUPP;
 
 	// What the opcode uses: the rest is zero.
 	ibrelk_command used{};
 	bool claimed = command.opcode == IBRELK_OP_RECV && command.flags & IBRELK_CMD_CLAIMED;
 	bool untagged = command.flags & IBRELK_CMD_UNTAGGED;
+	u64 length_max = command.flags & IBRELK_CMD_IOVEC ? 1024 : fuzz_message_max();
 
 	used.opcode = command.opcode;
 	used.user_data = command.user_data;
 	switch (command.opcode) {
 	case IBRELK_OP_SEND:
-		if (command.level > 3 || command.peer == IBRELK_PEER_ANY ||
-			command.length > fuzz_message_max())
+		if (command.level > 3 || command.peer == IBRELK_PEER_ANY || command.length > length_max)
 			return -EINVAL;
 		used.level = command.level;
-		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE;
+		used.flags =
+			IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE;
 		used.peer = command.peer;
 		used.addr = command.addr;
 		used.length = command.length;
@@ -92,15 +93,15 @@ int valid(const ibrelk_command &command)
 		used.immediate = command.flags & IBRELK_CMD_IMMEDIATE ? command.immediate : 0;
 		break;
 	case IBRELK_OP_RECV:
-		if (command.length > fuzz_message_max())
+		if (command.length > length_max)
 			return -EINVAL;
-		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_CLAIMED;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC | IBRELK_CMD_CLAIMED;
 		used.addr = command.addr;
 		used.length = command.length;
 		used.tag = claimed || !untagged ? command.tag : 0;
 		if (claimed)
 			break;
-		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC | IBRELK_CMD_UNTAGGED;
 		used.peer = command.peer;
 		used.ignore = untagged ? 0 : command.ignore;
 		break;
@@ -333,7 +334,8 @@ ibrelk_command command_drawn(Input &input)
 	if (members & 16)
 		command.addr = input.twice();
 	if (members & 32)
-		command.length = fuzz_message_max() - 128 + input.byte();
+		command.length =
+			(command.flags & IBRELK_CMD_IOVEC ? 1024 : fuzz_message_max()) - 128 + input.byte();
 	if (members & 64)
 		command.length = input.twice();
 	if (members & 128)

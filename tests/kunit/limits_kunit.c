@@ -602,6 +602,8 @@ static void wrong_commands(struct kunit *test)
 		{ { .opcode = IBRELK_OP_SEND, .level = 4 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .flags = 0x8000 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .flags = IBRELK_CMD_REGION }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_SEND, .flags = IBRELK_CMD_IOVEC, .length = IBRELK_IOVEC_MAX + 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_RECV, .flags = IBRELK_CMD_IOVEC, .addr = 8, .length = 1 }, -EFAULT },
 		{ { .opcode = IBRELK_OP_SEND, .immediate = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .messages = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .length = IBR_MESSAGE_MAX + 1 }, -EINVAL },
@@ -636,6 +638,34 @@ static void wrong_commands(struct kunit *test)
 	world_check(test);
 }
 
+/* Buffers in two pieces, of which the second comes first. */
+static void bounced_pieces(struct kunit *test, struct side *a, struct side *b, u32 peer, u64 from, u64 to)
+{
+	struct ibrelk_iovec piece[2] = { { from + 70000, 30000 }, { from, 70000 } };
+	unsigned long array = user_alloc(test, PAGE_SIZE);
+	struct ibrelk_command command = {
+		.opcode = IBRELK_OP_SEND,
+		.flags = IBRELK_CMD_IOVEC,
+		.peer = peer,
+		.addr = array,
+		.length = 2,
+		.tag = 12,
+	};
+
+	user_fill(test, from, 100000, 12);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)array, piece, sizeof(piece)), 0ul);
+	side_accept(test, a, &command);
+	piece[0].addr = to + 70000;
+	piece[1].addr = to;
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)array, piece, sizeof(piece)), 0ul);
+	command.opcode = IBRELK_OP_RECV;
+	command.peer = IBRELK_PEER_ANY;
+	side_accept(test, b, &command);
+	side_wait_op(test, b, 0, 0);
+	side_wait_op(test, a, 0, 0);
+	KUNIT_EXPECT_TRUE(test, user_check(test, to, 100000, 12));
+}
+
 /* Memory that may not be pinned is stood in for by bounce buffers, on both sides. */
 static void bounced(struct kunit *test)
 {
@@ -665,7 +695,9 @@ static void bounced(struct kunit *test)
 	side_recv(test, b, IBRELK_PEER_ANY, to, 999, 1, 10);
 	side_wait_op(test, b, 10, -EMSGSIZE);
 	KUNIT_EXPECT_TRUE(test, user_check(test, to, 999, ARRAY_SIZE(sizes) - 1));
+	side_wait_op(test, a, 10, 0);
 	side_recv(test, b, IBRELK_PEER_ANY, to, 999, 1, 11);
+	bounced_pieces(test, a, b, peer, from, to);
 	revert_creds(old);
 	put_cred(poor);
 	world_check(test);

@@ -146,6 +146,95 @@ static void matching(struct kunit *test)
 	world_check(test);
 }
 
+#define PIECES	50
+
+/* How a buffer is cut, in an array in user memory: pieces in any order, some of them empty, with gaps between them. */
+struct cut {
+	unsigned long array, memory;
+	struct ibrelk_iovec piece[PIECES];
+	u32 count;
+};
+
+static void cut_make(struct kunit *test, struct cut *cut, u64 bytes, u32 count)
+{
+	struct world *world = test->priv;
+	u64 place = 0, left = bytes;
+	u32 i, k;
+
+	cut->array = user_alloc(test, sizeof(cut->piece));
+	cut->memory = user_alloc(test, bytes + PIECES * PAGE_SIZE);
+	cut->count = count;
+	for (i = 0; i < count; i++) {
+		struct ibrelk_iovec *piece = &cut->piece[i];
+
+		piece->length = i == count - 1 ? left : world_random(world) % 4 ? world_random(world) % (left + 1) / 2 : 0;
+		piece->addr = cut->memory + place;
+		place += piece->length + world_random(world) % PAGE_SIZE;
+		left -= piece->length;
+	}
+	for (i = count - 1; i; i--) {
+		k = world_random(world) % (i + 1);
+		swap(cut->piece[i], cut->piece[k]);
+	}
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)cut->array, cut->piece, count * sizeof(cut->piece[0])), 0ul);
+}
+
+/* Buffers in pieces at either end, or both, with the receive first or the message; too short, too. */
+static void pieces(struct kunit *test)
+{
+	static const u64 lengths[] = { 0, 1, 300, EAGER_MAX, EAGER_MAX + 1, 100000, 5 * MIB + 11 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct cut *from = kunit_kzalloc(test, sizeof(*from), GFP_KERNEL);
+	struct cut *to = kunit_kzalloc(test, sizeof(*to), GFP_KERNEL);
+	u32 peer = side_add_side(test, a, b), i, round, k;
+	u64 room, at;
+
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	KUNIT_ASSERT_NOT_NULL(test, to);
+	for (i = 0; i < ARRAY_SIZE(lengths); i++) {
+		for (round = 0; round < 4; round++) {
+			struct ibrelk_command send = {
+				.opcode = IBRELK_OP_SEND,
+				.flags = IBRELK_CMD_IOVEC,
+				.peer = peer,
+				.user_data = 1,
+			};
+			struct ibrelk_command recv = {
+				.opcode = IBRELK_OP_RECV,
+				.flags = IBRELK_CMD_IOVEC,
+				.peer = IBRELK_PEER_ANY,
+				.user_data = 2,
+			};
+			struct ibrelk_completion done;
+
+			room = round == 3 ? lengths[i] / 2 : lengths[i];
+			cut_make(test, from, lengths[i], round == 1 ? 1 : PIECES);
+			cut_make(test, to, room, round == 2 ? 1 : PIECES);
+			for (k = 0, at = 0; k < from->count; at += from->piece[k++].length)
+				user_fill_at(test, from->piece[k].addr, from->piece[k].length, i, at);
+			send.addr = from->array;
+			send.length = from->count;
+			recv.addr = to->array;
+			recv.length = to->count;
+			if (round & 1)
+				side_accept(test, b, &recv);
+			side_accept(test, a, &send);
+			if (!(round & 1)) {
+				KUNIT_EXPECT_TRUE(test, wait_until(b->endpoint->match.messages == 1));
+				side_accept(test, b, &recv);
+			}
+			done = side_wait_op(test, b, 2, room < lengths[i] ? -EMSGSIZE : 0);
+			KUNIT_EXPECT_EQ(test, done.length, lengths[i]);
+			done = side_wait_op(test, a, 1, 0);
+			KUNIT_EXPECT_EQ(test, done.length, lengths[i]);
+			for (k = 0, at = 0; k < to->count; at += to->piece[k++].length)
+				KUNIT_EXPECT_TRUE(test, user_check_at(test, to->piece[k].addr, to->piece[k].length, i, at));
+		}
+	}
+	KUNIT_EXPECT_EQ(test, atomic64_read(&a->endpoint->tx_bytes), 4 * (1 + 300 + 2 * EAGER_MAX + 1 + 100000 + 5ll * MIB + 11));
+	world_check(test);
+}
+
 /* The receive is too short: the real length, the prefix that fits, and not a byte more. */
 static void truncated(struct kunit *test)
 {
@@ -419,6 +508,7 @@ static void together(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(posted, mode_next),
 	KUNIT_CASE_PARAM(unexpected, mode_next),
+	KUNIT_CASE_PARAM(pieces, mode_next),
 	KUNIT_CASE_PARAM(matching, mode_next),
 	KUNIT_CASE_PARAM(truncated, mode_next),
 	KUNIT_CASE_PARAM(cancelled, mode_next),

@@ -330,6 +330,11 @@ static u8 pattern(u64 seed, size_t place)
 
 void user_fill(struct kunit *test, unsigned long addr, size_t bytes, u64 seed)
 {
+	user_fill_at(test, addr, bytes, seed, 0);
+}
+
+void user_fill_at(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t first)
+{
 	u8 *buffer = kmalloc(PAGE_SIZE, GFP_KERNEL);
 	unsigned long failed = !buffer;
 	size_t at, i;
@@ -338,7 +343,7 @@ void user_fill(struct kunit *test, unsigned long addr, size_t bytes, u64 seed)
 		size_t part = min_t(size_t, bytes - at, PAGE_SIZE);
 
 		for (i = 0; i < part; i++)
-			buffer[i] = pattern(seed, at + i);
+			buffer[i] = pattern(seed, first + at + i);
 		failed = copy_to_user((void __user *)(addr + at), buffer, part);
 	}
 	kfree(buffer);

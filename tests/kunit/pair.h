@@ -81,8 +81,9 @@ struct ibrelk_completion side_wait_op(struct kunit *test, struct side *side, u64
 unsigned long user_alloc(struct kunit *test, size_t bytes);
 /** user_fill(), user_check() - a pattern that depends on @seed and the place. Return: as expected */
 void user_fill(struct kunit *test, unsigned long addr, size_t bytes, u64 seed);
+void user_fill_at(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t at);
 bool user_check(struct kunit *test, unsigned long addr, size_t bytes, u64 seed);
-/** user_check_at() - likewise, of memory that was copied from place @at of what was filled */
+/** user_fill_at(), user_check_at() - a stretch of such a pattern, from place @at on */
 bool user_check_at(struct kunit *test, unsigned long addr, size_t bytes, u64 seed, size_t at);
 /** user_check_zero() - nobody has written there */
 bool user_check_zero(struct kunit *test, unsigned long addr, size_t bytes);

@@ -222,6 +222,43 @@ DOOR_TEST(submit__looking)
 	expect_silence(node.ring);
 }
 
+// Buffers in pieces, on both sides: any order, empty ones, more than one page.
+DOOR_TEST(submit__pieces)
+{
+	Node node;
+	int fd = node.endpoint.get();
+
+	for (std::size_t bytes : {0, 10, 9000, 300000}) {
+		const auto from = pattern(bytes, 3);
+		std::vector<std::uint8_t> to(bytes), got;
+		const std::size_t third = bytes / 3;
+		const std::uint64_t f = address_of(from.data()), t = address_of(to.data());
+		const std::array<ibrelk_iovec, 4> out{
+			{{f, third}, {f, 0}, {f + third, third}, {f + 2 * third, bytes - 2 * third}}};
+		const std::array<ibrelk_iovec, 3> in{
+			{{t + bytes / 2, bytes - bytes / 2}, {t, bytes / 2}, {t, 0}}};
+		Command sent = send(node.self, out.data(), out.size(), 7, 1),
+			received = recv(nullptr, in.size(), 7, 2);
+
+		received.addr = address_of(in.data());
+		sent.flags = received.flags = IBRELK_CMD_IOVEC;
+		KTAP_EQUAL(submit(door, fd, received), 1);
+		KTAP_EQUAL(submit(door, fd, sent), 1);
+		for (int both = 0; both < 2; both++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+			KTAP_EQUAL(completion->length, bytes);
+		}
+		for (const auto &piece : in)
+			got.insert(got.end(), to.data() + (piece.addr - t),
+				to.data() + (piece.addr - t) + piece.length);
+		KTAP_EQUAL(got == from, true);
+	}
+	expect_silence(node.ring);
+}
+
 DOOR_TEST(submit__recv_multi)
 {
 	Node node;
@@ -295,7 +332,6 @@ DOOR_TEST(submit__wrong_commands)
 		add("reserved", EINVAL, base, [](auto &c) { c.reserved = 1ull << 63; });
 		add("level 4", EINVAL, base, [](auto &c) { c.level = IBRELK_LEVEL_MATCHED + 1; });
 		add("level 255", EINVAL, base, [](auto &c) { c.level = 255; });
-		add("iovec", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_IOVEC; });
 		add("region flag", EOPNOTSUPP, base, [](auto &c) { c.flags |= IBRELK_CMD_REGION; });
 		for (unsigned bit = 6; bit < 16; bit++)
 			add("unknown flag", EINVAL, base, [=](auto &c) { c.flags |= 1u << bit; });
@@ -320,6 +356,8 @@ DOOR_TEST(submit__wrong_commands)
 		add("addr of what has no buffer", EINVAL, base, [](auto &c) { c.addr = 1; });
 	for (const Command &base : {base_nop, base_cancel})
 		add("tag", EINVAL, base, [](auto &c) { c.tag = 1; });
+	for (const Command &base : {base_nop, base_cancel, base_probe, base_claim, base_multi, base_discard})
+		add("pieces of what has none", EINVAL, base, [](auto &c) { c.flags |= IBRELK_CMD_IOVEC; });
 	add("no such claim", ENOENT, base_discard, [](auto &) {});
 	add("no messages", EINVAL, base_multi, [](auto &c) { c.messages = 0; });
 	add("too many messages", EINVAL, base_multi, [](auto &c) { c.messages = ~0u; });
@@ -354,6 +392,28 @@ DOOR_TEST(submit__wrong_commands)
 		c.tag = 0;
 		c.ignore = 1;
 	});
+
+	// Pieces: too many, an array that is not there, one that ends in a hole, a piece that is none, too
+	// long.
+	std::vector<ibrelk_iovec> pieces(IBRELK_IOVEC_MAX + 1, {address_of(data.data()), 1});
+	ibrelk_iovec nowhere{0, 1}, kernel{kernel_address, 8}, wraps{~0ull - 8, 8};
+	std::array<ibrelk_iovec, 2> long_ones{
+		{{address_of(data.data()), ~0ull}, {address_of(data.data()), 2}}};
+
+	for (Command base : {base_send, base_recv}) {
+		base.flags |= IBRELK_CMD_IOVEC;
+		base.addr = address_of(pieces.data());
+		add("too many pieces", EINVAL, base, [&](auto &c) { c.length = pieces.size(); });
+		add("much too many pieces", EINVAL, base, [](auto &c) { c.length = ~0ull; });
+		add("no array", EFAULT, base, [](auto &c) { c.addr = hole(); });
+		for (const ibrelk_iovec *piece : {&nowhere, &kernel, &wraps})
+			add("no such piece", EFAULT, base,
+				[=](auto &c) { c.addr = address_of(piece), c.length = 1; });
+		for (std::uint64_t count : {1, 2})
+			add("pieces too long", EINVAL, base, [&, count](auto &c) {
+				c.addr = address_of(long_ones.data()), c.length = count;
+			});
+	}
 
 	for (const auto &item : wrong) {
 		bool right = ktap::equal(

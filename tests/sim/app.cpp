@@ -48,6 +48,46 @@ void Buffer::reset()
 	data_ = nullptr;
 }
 
+void Pieces::cut(ibrelk_command &command)
+{
+	const u64 count = 1 + sim_below(stream, sim_chance(stream, 100'000) ? 60 : 5);
+	std::vector<u64> edges{0, command.length};
+
+	for (u64 i = 1; i < count; i++)
+		edges.push_back(sim_below(stream, command.length + 1));
+	std::sort(edges.begin(), edges.end());
+	for (std::size_t i = 1; i < edges.size(); i++)
+		pieces_.push_back({command.addr + edges[i - 1], edges[i] - edges[i - 1]});
+	std::rotate(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(sim_below(stream, count)),
+		pieces_.end());
+	command.flags |= IBRELK_CMD_IOVEC;
+	command.addr = reinterpret_cast<u64>(pieces_.data());
+	command.length = pieces_.size();
+}
+
+void Pieces::scatter(u8 *memory, u64 length) const
+{
+	const std::vector<u8> whole(memory, memory + length);
+	const u8 *from = whole.data();
+
+	for (const auto &piece : pieces_) {
+		if (piece.length)
+			std::memcpy(reinterpret_cast<u8 *>(piece.addr), from, piece.length);
+		from += piece.length;
+	}
+}
+
+std::vector<u8> Pieces::gather() const
+{
+	std::vector<u8> whole;
+
+	for (const auto &piece : pieces_) {
+		const auto *from = reinterpret_cast<const u8 *>(piece.addr);
+		whole.insert(whole.end(), from, from + piece.length);
+	}
+	return whole;
+}
+
 u64 Apps::sum(const Receive &receive)
 {
 	const u64 bytes = receive.length + 2 * guard;
@@ -364,6 +404,10 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 	command.length = send->length;
 	command.tag = send->tag;
 	command.immediate = send->immediate ? send->id : 0;
+	if (sim_config.pieces && sim_chance(stream, sim_config.pieces)) {
+		send->pieces.cut(command);
+		send->pieces.scatter(send->buffer.get(), send->length);
+	}
 	left_--;
 	sends[send->id] = std::move(send);
 	return true;
@@ -416,6 +460,8 @@ void Apps::make_buffer(Receive &receive, ibrelk_command &command)
 	}
 	command.addr = reinterpret_cast<u64>(receive.buffer.get() + guard);
 	command.length = receive.length;
+	if (receive.opcode == IBRELK_OP_RECV && sim_config.pieces && sim_chance(stream, sim_config.pieces))
+		receive.pieces.cut(command);
 }
 
 bool Apps::make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged)
@@ -721,7 +767,8 @@ void Apps::sent(Life &, Send &send, const ibrelk_completion &completion)
 
 void Apps::received(Life &life, Receive &receive, const ibrelk_completion &completion)
 {
-	const u8 *data = receive.buffer.get() + guard;
+	const std::vector<u8> whole = receive.pieces.gather();
+	const u8 *data = receive.pieces.empty() ? receive.buffer.get() + guard : whole.data();
 	u64 id = 0;
 
 	receive.status = completion.status;

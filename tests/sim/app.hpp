@@ -52,6 +52,24 @@ private:
 	u8 *data_ = nullptr;
 };
 
+// The pieces that a buffer is cut into, in the order of the message, which is not that of memory; or none.
+class Pieces
+{
+public:
+	// Cuts what the command names.
+	void cut(ibrelk_command &command);
+	// Moves what lies in one piece in memory to where the pieces say, or back.
+	void scatter(u8 *memory, u64 length) const;
+	[[nodiscard]] std::vector<u8> gather() const;
+	[[nodiscard]] bool empty() const
+	{
+		return pieces_.empty();
+	}
+
+private:
+	std::vector<ibrelk_iovec> pieces_;
+};
+
 // How a life knows another slot.
 struct Peer {
 	u32 handle = 0;
@@ -74,6 +92,7 @@ struct Send {
 	int status = pending;
 	u32 completions = 0;
 	Buffer buffer;
+	Pieces pieces;
 	Receive *taken = nullptr; // by which it arrived
 	u32 arrivals = 0;
 	Life *seen = nullptr; // by whom it was seen waiting
@@ -98,7 +117,8 @@ struct Receive {
 	u64 completed_at = 0;
 	u64 cancelled_at = ~0ull; // when that was first asked for
 	Buffer buffer;            // with guards; a large one is let go when it is complete
-	u64 sum = 0;              // of the buffer, when it was complete, if it is kept
+	Pieces pieces;
+	u64 sum = 0; // of the buffer, when it was complete, if it is kept
 	bool kept = false;
 	Send *took = nullptr;
 	// Of many messages: how many more, those that it has, and bytes left when it ends; of a part: which.

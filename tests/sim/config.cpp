@@ -200,6 +200,7 @@ void draw_looking(struct sim_config &c)
 {
 	c.multis = maybe(15) ? scaled(10'000, 1'000'000) : 0;
 	c.claims = maybe(15) ? scaled(10'000, 600'000) : 0;
+	c.pieces = maybe(15) ? scaled(10'000, 1'000'000) : 0;
 }
 
 } // namespace

@@ -30,6 +30,7 @@
 	X(cancels, "receives that are cancelled, ppm", 0)                                                     \
 	X(multis, "receives that take many messages, ppm", 0)                                                 \
 	X(claims, "commands that probe or claim, ppm", 0)                                                     \
+	X(pieces, "buffers in several pieces, ppm", 0)                                                        \
 	X(closes, "endpoints closed and made anew on the way", 0)                                             \
 	X(ring, "completions in a ring", 1024)                                                                \
 	X(ring_lazy, "steps without a look at the ring, ppm", 0)                                              \

@@ -70,7 +70,10 @@ multi-order | bound\|order\|progress | multis=500000 late=5000 tags=1 modes=32 |
 multi-overlap | bytes | multis=700000 modes=32 | recv.c | s/\t\tmulti->used \+= min\(ALIGN\(length, PART_ALIGN\), left\);\n//
 multi-room | bound | multis=700000 modes=32 size_max=200 | recv.c | s/ [|][|] multi->umem.length - multi->used < multi->room//
 multi-early | completion\|memory | multis=700000 modes=32 big=300000 pin=500000 slow_memory=500000 | recv.c | s/\t\trefcount_inc\(&multi->refs\);\n//; s/\tif \(multi\)\n\t\tmulti_put\(multi\);\n//
-multi-bounced | bytes | multis=700000 pin=800000 modes=32 size_max=200 | memory.c | s/window->pins->bounce \+ start, length\)/window->pins->bounce, length)/
+multi-bounced | bytes | multis=700000 pin=800000 modes=32 size_max=200 | memory.c | s/window->pins->bounce \+ start, length,/window->pins->bounce, length,/
+pieces-order | bytes\|envelope | pieces=1000000 modes=32 size_max=70000 | memory.c | s/offset -= cursor.piece->length;/offset = 0;/
+pieces-page | bytes\|memory\|Segmentation | pieces=1000000 modes=32 size_max=70000 | memory.c | s/stretch->offset \+ into/into/
+pieces-leak | leak | pieces=1000000 modes=32 size_max=70000 | memory.c | s/\tkfree\(buffer->pieces\);\n\tbuffer->pieces = NULL;/\t;/
 multi-leak | leak | multis=500000 | recv.c | s/\t\tkmem_cache_free\(recv_cache, part\);\n/\t\t;\n/
 claim-stays | twice\|claim\|order\|memory\|Segmentation | claims=500000 modes=32 late=3000 | recv.c | s/\tmatch_message_remove\(&endpoint->match, &message->match\);\n\tendpoint->claimed/\tendpoint->claimed/
 claim-blind | claim | claims=700000 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &wanted\);/found = command->opcode == IBRELK_OP_CLAIM ? NULL : match_message_find(&endpoint->match, &wanted);/

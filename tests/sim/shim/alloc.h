@@ -42,6 +42,7 @@ extern int sim_alloc_calm;
 #define kvmalloc		kmalloc
 #define kvcalloc		kcalloc
 #define kvmalloc_array(n, size, gfp)	sim_alloc((size_t)(n) * (size), gfp, SIM_WHO)
+#define kmalloc_array(n, size, gfp)	sim_alloc((size_t)(n) * (size), gfp, SIM_WHO)
 #define __vmalloc(size, gfp)	sim_alloc(size, gfp, SIM_WHO)
 #define kfree(p)		sim_free(p)
 #define kvfree(p)		sim_free(p)

@@ -208,6 +208,19 @@ TEST_F(EndpointTest, probe_claim_discard)
 	EXPECT_EQ(b.probe(ibrelk::any_peer, 7).error(), EAGAIN);
 }
 
+TEST(command, pieces)
+{
+	const std::array<ibrelk_iovec, 2> pieces{{{1, 2}, {3, 4}}};
+	const auto command = ibrelk_command_pieces(ibrelk_command_send(5, &pieces, 100, 7, 9), pieces.data(),
+		static_cast<std::uint32_t>(pieces.size()));
+
+	EXPECT_EQ(command.opcode, IBRELK_OP_SEND);
+	EXPECT_EQ(command.flags, IBRELK_CMD_IOVEC);
+	EXPECT_EQ(command.addr, reinterpret_cast<std::uintptr_t>(pieces.data()));
+	EXPECT_EQ(command.length, 2u);
+	EXPECT_EQ(command.tag, 7u);
+}
+
 TEST_F(EndpointTest, recv_multi)
 {
 	auto a = *ibrelk::Endpoint::create(*device, *ring);

@@ -290,6 +290,23 @@ static inline struct ibrelk_command ibrelk_command_recv(uint32_t peer, void *buf
 }
 
 /**
+ * @brief Makes a send or receive one of a buffer in several pieces.
+ * @param command as ibrelk_command_send() or ibrelk_command_recv() or ibrelk_command_recv_claimed() made it;
+ * its buffer is replaced
+ * @param pieces  where the parts of the message are, in its order; read when the command is submitted
+ * @param count   how many, 0 to IBRELK_IOVEC_MAX
+ * @return the command
+ */
+static inline struct ibrelk_command ibrelk_command_pieces(
+	struct ibrelk_command command, const struct ibrelk_iovec *pieces, uint32_t count) IBRELK_NOEXCEPT
+{
+	command.flags |= IBRELK_CMD_IOVEC;
+	command.addr = (uint64_t)(uintptr_t)pieces;
+	command.length = count;
+	return command;
+}
+
+/**
  * @brief Fills in the cancelling of posted receives.
  * @param target    user_data of the receives to cancel; each completes with -ECANCELED
  * @param user_data of this command; its completion's length says how many were cancelled, its status is

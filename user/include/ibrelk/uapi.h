@@ -467,9 +467,23 @@ enum ibrelk_level {
 #define IBRELK_CMD_NO_SUCCESS	(1u << 0)	/* no completion unless it fails */
 #define IBRELK_CMD_UNTAGGED	(1u << 1)	/* the untagged match space; tag and ignore must be 0 */
 #define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message */
-#define IBRELK_CMD_IOVEC	(1u << 3)	/* reserved: .addr is an array of .length iovecs */
+#define IBRELK_CMD_IOVEC	(1u << 3)	/* SEND, RECV: .addr is an array of .length struct ibrelk_iovec */
 #define IBRELK_CMD_REGION	(1u << 4)	/* reserved: .addr is an offset in region .region */
 #define IBRELK_CMD_CLAIMED	(1u << 5)	/* RECV: .tag is a claim: the message of that */
+
+/**
+ * struct ibrelk_iovec - one piece of a buffer that is in several
+ * @addr: its first byte
+ * @length: bytes; may be 0
+ *
+ * The pieces may lie anywhere, in any order. A receive's pieces that overlap end with some of what is written to
+ * them. The array is read when the command is accepted, and not afterwards.
+ */
+struct ibrelk_iovec {
+	__u64 addr;
+	__u64 length;
+};
+#define IBRELK_IOVEC_MAX	1024		/* pieces of a buffer */
 
 /**
  * struct ibrelk_command - one command
@@ -480,7 +494,7 @@ enum ibrelk_level {
  *	with IBRELK_CMD_CLAIMED
  * @user_data: comes back in the completion
  * @addr: buffer; CANCEL: user_data of the receives to cancel
- * @length: bytes of the buffer
+ * @length: bytes of the buffer; with IBRELK_CMD_IOVEC: pieces, at most IBRELK_IOVEC_MAX
  * @tag: SEND: of the message; RECV, RECV_MULTI, PROBE, CLAIM: wanted; DISCARD, and with IBRELK_CMD_CLAIMED: the
  *	claim
  * @ignore: RECV, RECV_MULTI, PROBE, CLAIM: bits of @tag that need not match
