@@ -18,6 +18,7 @@
 
 /**
  * struct rel_sent - one slot of the ring of sent packets, at number % REL_SPAN_MAX
+ * @told: the other side awaits nothing before this number: its last ACK, or the last header, has said so
  * @sent_ns: when; stays valid until the slot is used again, or the ring goes
  * @cookie: while in flight: what it carries
  * @told: while remembered as lost: packets from this number on tell the receiver of the loss
@@ -62,6 +63,7 @@ struct rel_sender {
 	u16 repeated;
 	bool asking;
 	u32 asked;
+	u32 told;
 	u64 sent_ns;
 	u64 waiting_ns;
 };

@@ -140,7 +140,8 @@ static void unreliable_commit(struct rel_conn *conn, u32 number)
 	}
 }
 
-enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
+/* The other side is there. */
+static void rel_heard(struct rel_conn *conn, u64 now)
 {
 	conn->heard_ns = now;
 	conn->owed_ns = 0;
@@ -149,6 +150,11 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 		if (!conn->credit.blocked)
 			rel_timer_disarm(conn, REL_TIMER_PROBE);
 	}
+}
+
+enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
+{
+	rel_heard(conn, now);
 	rel_ack_handle(conn, header, now);
 	/* Unless something was acknowledged: then RACK finds the rest, and a peer that is only slow is spared. */
 	if (unlikely(conn->loss.silent))
@@ -173,6 +179,39 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 	default:
 		return REL_DROP;	/* wire_parse() lets none through */
 	}
+}
+
+u32 rel_received(const struct rel_conn *conn, enum rel_kind kind)
+{
+	return kind == REL_RELIABLE ? conn->receiver.end : conn->receiver.unreliable_end;
+}
+
+enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 low, u32 since, bool ask, u64 now,
+				 struct wire_header *header)
+{
+	const u32 half = 1u << (REL_BARE_BITS - 1);
+	u32 end = rel_received(conn, kind);
+	u32 ahead = (low - end) & (2 * half - 1);
+	u32 number = end + ahead - (ahead >= half ? 2 * half : 0);
+
+	rel_heard(conn, now);
+	/* What was sent since then, and is still on its way, or comes again, is less than half a turn behind. */
+	if (end - since > half - 2 * REL_SPAN_MAX) {
+		conn->stats.outside_window++;
+		return REL_DROP;
+	}
+	memset(header, 0, sizeof(*header));
+	header->number = cpu_to_le32(number);
+	header->flags = cpu_to_le16(ask ? WIRE_ACK_REQUEST : 0);
+	if (kind == REL_UNRELIABLE) {
+		header->type = WIRE_PACKET_UNRELIABLE;
+		return unreliable_classify(conn, number);
+	}
+	header->type = WIRE_PACKET_RELIABLE;
+	/* It says nothing about its sender's floor, so that stays where it is. */
+	if (rel_seq_after(number, conn->receiver.cum))
+		header->floor_delta = cpu_to_le16(min(number - conn->receiver.cum, 0xffffu));
+	return reliable_classify(conn, header);
 }
 
 void rel_commit(struct rel_conn *conn, const struct wire_header *header, u64 now)

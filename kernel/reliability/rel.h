@@ -202,6 +202,32 @@ bool rel_can_send(struct rel_conn *conn, enum rel_kind kind, u64 now);
 void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more, u64 now,
 	      struct wire_header *header);
 
+/* How many bits of its number a bare packet carries. */
+#define REL_BARE_BITS		15
+
+/**
+ * rel_can_send_bare() - may the packet for which rel_can_send() said yes go without a header?
+ * @conn: connection
+ *
+ * A bare packet carries some bits of its number, and whether it asks for an ACK, by some other way (an RDMA write's
+ * immediate value), and nothing else. So it cannot say which numbers are not awaited any more; before the other side
+ * could get too far behind, a packet with a header has to.
+ */
+bool rel_can_send_bare(const struct rel_conn *conn);
+
+/**
+ * rel_send_bare() - account for a packet without a header
+ * @conn: connection for which rel_can_send() and rel_can_send_bare() said yes
+ * @kind: kind
+ * @cookie: for acked() and lost(); ignored for REL_UNRELIABLE
+ * @more: as for rel_send()
+ * @now: time
+ * @ask: set: it asks for an ACK
+ *
+ * It takes no ACK along. Return: its number, of which the low REL_BARE_BITS travel.
+ */
+u32 rel_send_bare(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more, u64 now, bool *ask);
+
 /**
  * rel_control_due() - is a packet without frames (ACK, PROBE) due?
  * @conn: connection
@@ -237,6 +263,32 @@ bool rel_poll_control(struct rel_conn *conn, u64 now, struct wire_header *header
  */
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header,
 				   u64 now);
+
+/**
+ * rel_received() - where the numbers received so far end
+ * @conn: connection
+ * @kind: of packets
+ *
+ * Return: for rel_handle_bare(), later: no packet with a number before it, that is new now, has to be told apart.
+ */
+u32 rel_received(const struct rel_conn *conn, enum rel_kind kind);
+
+/**
+ * rel_handle_bare() - take in a packet that came without a header
+ * @conn: connection
+ * @kind: kind
+ * @low: low REL_BARE_BITS of its number; the owner knows that it was sent by the other side in this life
+ * @since: what rel_received() was before the first packet like this one can have been sent
+ * @ask: it asks for an ACK
+ * @now: time
+ * @header: filled in for rel_commit()
+ *
+ * Its number is the one nearest to what has been received. Once so many have come since @since that an old copy could
+ * be taken for a new packet, it is dropped, and will be sent again with a header.
+ * Return: the verdict; not REL_NOTHING.
+ */
+enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 low, u32 since, bool ask, u64 now,
+				 struct wire_header *header);
 
 /**
  * rel_commit() - a packet has been delivered and counts as received

@@ -19,6 +19,7 @@
 #include "engine.h"
 
 #define REPEATS_PER_ASK	4
+#define BARE_SPAN	(REL_BITS - 32)	/* the other side takes numbers up to REL_BITS after the oldest it awaits */
 #define BURST_PKTS	16	/* so that asking at its end costs at most 1 ACK per 16 packets */
 
 void rel_send_init(struct rel_conn *conn)
@@ -28,6 +29,7 @@ void rel_send_init(struct rel_conn *conn)
 	sender->next = conn->config.number_start;
 	sender->floor = conn->config.number_start;
 	sender->unreliable_next = conn->config.number_start;
+	sender->told = conn->config.number_start;
 }
 
 void rel_send_advance(struct rel_sender *sender)
@@ -156,6 +158,7 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 			return;
 		}
 		flags = reliable_send(conn, cookie, more, now);
+		sender->told = rel_seq_max(sender->told, number - floor_delta);
 	}
 
 	if (conn->receiver.pending || conn->receiver.ack_now)
@@ -167,6 +170,25 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 	header->flags = cpu_to_le16(flags);
 	header->frames = 0;
 	rel_ack_fill(conn, header, now);
+}
+
+bool rel_can_send_bare(const struct rel_conn *conn)
+{
+	return conn->sender.next - conn->sender.told < BARE_SPAN;
+}
+
+u32 rel_send_bare(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more, u64 now, bool *ask)
+{
+	struct rel_sender *sender = &conn->sender;
+	u32 number;
+
+	*ask = false;
+	if (kind == REL_UNRELIABLE)
+		return sender->unreliable_next++;
+	number = sender->next;
+	if (!rel_assert(number - sender->floor < REL_SPAN_MAX))
+		*ask = reliable_send(conn, cookie, more, now);
+	return number;
 }
 
 u32 rel_window_256(const struct rel_conn *conn)

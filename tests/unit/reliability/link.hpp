@@ -28,6 +28,7 @@ struct Weather {
 	u32 straggle = 0; // takes up to 20 times as long
 	u32 replay = 0;   // a packet of any age comes once more
 	u32 refuse = 0;   // the receiver cannot keep a new packet
+	u32 bare = 0;     // the sender sends the first time without a header, if it may
 };
 
 struct Message {
@@ -38,11 +39,15 @@ struct Message {
 	bool in_engine = false;
 	u64 submitted_ns = 0;
 	u64 delivered_ns = 0; // first time
+	u32 since = 0;        // what the other side had received then
 };
 
 struct Packet {
 	wire_header header;
 	uintptr_t id; // of its message; 0: control packet
+	bool bare = false;
+	u32 number = 0; // then of this number only the low bits
+	bool ask = false;
 };
 
 class Link;
@@ -69,6 +74,8 @@ struct End {
 	u64 woken_ns = 0;  // when the timer last fired,
 	u32 woken = 0;     // and how often at that time
 	u64 packets = 0;   // with frames
+	u64 bare = 0;      // of them, without header
+	u64 dropped = 0;   // of those of the other side
 	u64 controls = 0;  // without
 	u64 delivered = 0; // messages, first time
 	u64 unacked = 0;   // reliable ones
@@ -246,6 +253,7 @@ private:
 		Message &message = end.messages[id - 1];
 
 		message.submitted_ns = now;
+		message.since = rel_received(&other(end).conn, message.kind);
 		(message.kind == REL_RELIABLE ? end.fresh : end.fresh_unreliable).push_back(id);
 	}
 
@@ -308,7 +316,15 @@ private:
 		Packet packet{{}, id};
 		bool governed = (kind == REL_UNRELIABLE) == end.conn.config.native;
 
-		rel_send(&end.conn, kind, cookie_of(id), more, now, &packet.header);
+		if (end.weather.bare && !message.sent && rel_can_send_bare(&end.conn) &&
+			random.chance(end.weather.bare)) {
+			packet.bare = true;
+			packet.number = rel_send_bare(&end.conn, kind, cookie_of(id), more, now, &packet.ask);
+			packet.header.number = cpu_to_le32(packet.number);
+			end.bare++;
+		} else {
+			rel_send(&end.conn, kind, cookie_of(id), more, now, &packet.header);
+		}
 		message.sent++;
 		message.in_engine = kind == REL_RELIABLE;
 		end.packets++;
@@ -354,9 +370,27 @@ private:
 
 	void receive(End &end, const Packet &packet)
 	{
-		const wire_header *header = &packet.header;
+		wire_header bare;
+		const wire_header *header = packet.bare ? &bare : &packet.header;
 		End &sender = other(end);
-		rel_verdict verdict = rel_handle_header(&end.conn, header, now);
+		rel_verdict verdict;
+
+		if (packet.bare) {
+			const Message &message = sender.messages.at(packet.id - 1);
+
+			verdict = rel_handle_bare(&end.conn, message.kind,
+				packet.number & ((1u << REL_BARE_BITS) - 1), message.since, packet.ask, now,
+				&bare);
+			// A peer that is too far behind, or too far ahead, gets it again with a header.
+			if (verdict == REL_DROP) {
+				end.dropped++;
+				return;
+			}
+			require(verdict != REL_NEW || number_of(bare) == packet.number,
+				"a new packet's number is found by its low bits");
+		} else {
+			verdict = rel_handle_header(&end.conn, header, now);
+		}
 
 		if (!packet.id) {
 			require(verdict == REL_NOTHING, "a control packet delivers nothing");

@@ -70,6 +70,7 @@ void run(u64 seed)
 {
 	Random random(seed);
 	Random shares(~seed);
+	Random bares(seed ^ 0xba5e);
 	rel_config config[2]{};
 	bool native = random.chance(300000);
 
@@ -113,6 +114,8 @@ void run(u64 seed)
 	if (rebuilt_ns != REL_TIME_NEVER && !link.run(rebuilt_ns))
 		link.rebuild();
 	link.forgets = shares.chance(300000);
+	for (End &end : link.ends)
+		end.weather.bare = bares.chance(400000) ? static_cast<u32>(bares.upto(1000000)) : 0;
 	// The receivers have now more buffers for this sender, now fewer.
 	for (u64 n = shares.chance(300000) ? shares.between(1, 10) : 0; n && link.now < better_ns; n--) {
 		rel_credit_share(&link.ends[shares.upto(1)].conn, credits_drawn(shares));
