@@ -14,7 +14,7 @@
  * queue pair can be made on it; (2) the listeners go, which waits for requests being handled, so
  * that no peer can make a new path; (3) ibr_paths_remove_port() takes every path's connection down
  * and waits; (4) the datagram queue pairs go, and with them the last address handles in use; (5)
- * the reference count says that nothing is left; (6) the protection domain goes.
+ * the reference count says that nothing is left; (6) memory regions and protection domain go.
  *
  * Module exit: the chardev is gone first (no descriptor is open), then ibr_device_exit() does the
  * above for each device, then ibr_path_exit() and the workqueue.
@@ -35,6 +35,7 @@
 #include "connect.h"
 #include "device.h"
 #include "path.h"
+#include "transport/mr.h"
 #include "transport/verbs.h"
 
 #define ADDRS_MAX	64	/* of a port */
@@ -738,6 +739,7 @@ static int ibr_add(struct ib_device *ib)
 		goto err_pd;
 	}
 
+	device->mrs = ibr_mrs_create(device);
 	ib_set_client_data(ib, &ibr_client, device);
 	spin_lock_bh(&devices_lock);
 	list_add_tail(&device->link, &devices);
@@ -794,6 +796,7 @@ static void ibr_remove(struct ib_device *ib, void *data)
 	wait_for_completion(&device->idle);
 
 	/* (6) */
+	ibr_mrs_destroy(device->mrs);
 	ib_dealloc_pd(device->pd);
 	kfree(device->ports);
 	kfree(device);

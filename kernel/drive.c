@@ -16,6 +16,7 @@
 #include "flow.h"
 #include "memory.h"
 #include "transport/transport.h"
+#include "transport/verbs.h"
 
 #define STARVED_NS	(1 * NSEC_PER_MSEC)
 
@@ -127,6 +128,15 @@ static bool path_has_ring(struct ibr_path *path)
 	return true;
 }
 
+/* A packet of its own; the one that is being assembled goes before it. */
+static bool path_can_begin(struct ibr_path *path, enum rel_kind kind)
+{
+	packet_send(path);
+	if (kind == REL_RELIABLE && unlikely(!path_has_ring(path)))
+		return false;
+	return rel_can_send(&path->rel, kind, path->now);
+}
+
 bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 {
 	enum rel_kind kind = path_kind(path, control);
@@ -135,10 +145,12 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 		return false;
 	if (packet_takes(path, kind, payload))
 		return true;
-	packet_send(path);
-	if (kind == REL_RELIABLE && unlikely(!path_has_ring(path)))
-		return false;
-	return rel_can_send(&path->rel, kind, path->now);
+	return path_can_begin(path, kind);
+}
+
+bool ibr_path_can_write(struct ibr_path *path)
+{
+	return path->state == IBRELK_PATH_UP && path_can_begin(path, path_kind(path, false));
 }
 
 bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
@@ -165,6 +177,41 @@ bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
 	return true;
 }
 
+bool ibr_path_write(struct ibr_path *path, struct ibr_frag *frag, u32 immediate, u64 address, u32 key)
+{
+	enum rel_kind kind = path_kind(path, false);
+	struct bio_vec segment[IBR_WRITE_SEGMENTS];
+	struct ibr_send *send = frag->send;
+	struct ibr_slot *slot;
+	struct ibr_qp *qp;
+	int segments;
+	bool ask;
+
+	qp = path->transport->rdma ? path->transport->rdma(path) : NULL;
+	if (!qp || (kind == REL_RELIABLE && !rel_can_send_bare(&path->rel)))
+		return false;
+	segments = ibr_umem_segments(&send->umem, le64_to_cpu(frag->frame.data.offset),
+				     le16_to_cpu(frag->frame.payload_len), segment, IBR_WRITE_SEGMENTS);
+	if (!segments)
+		return false;
+	slot = path->transport->slot(path);
+	if (!slot)
+		return false;
+	frag->next = NULL;
+	frag->written = true;
+	frag->repeated = true;
+	immediate |= rel_send_bare(&path->rel, kind, frag, path_more(path), path->now, &ask) &
+		     (BIT(REL_BARE_BITS) - 1);
+	if (ask)
+		immediate |= WIRE_IMMEDIATE_ASK;
+	ibr_qp_write(qp, slot, segment, segments, address, key, immediate, frag);
+	path->counters.tx_segments++;
+	path->counters.tx_written++;
+	if (kind == REL_UNRELIABLE)
+		ibr_frag_put(frag);
+	return true;
+}
+
 static void drive_acked(struct rel_conn *conn, void *cookie)
 {
 	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
@@ -184,7 +231,12 @@ static void drive_lost(struct rel_conn *conn, void *cookie, enum rel_cause cause
 	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
 	struct ibr_frag *frag;
 
-	for (frag = cookie; frag; frag = frag->next) {
+	frag = cookie;
+	if (frag->written) {
+		ibr_bulk_redo(path, frag);
+		return;
+	}
+	for (; frag; frag = frag->next) {
 		path->memory -= frag->payload_len;
 		list_add_tail(&frag->link, &path->repeat);
 		path->queue++;
@@ -470,6 +522,54 @@ void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, con
 		path->counters.drop_window++;
 		break;
 	case REL_NOTHING:
+		break;
+	}
+out:
+	spin_unlock_bh(&path->lock);
+}
+
+void ibr_path_count_early(struct ibr_path *path)
+{
+	spin_lock_bh(&path->lock);
+	path->counters.drop_flow++;
+	spin_unlock_bh(&path->lock);
+}
+
+void ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const struct ibr_qp *qp)
+{
+	u32 unit = immediate >> WIRE_IMMEDIATE_UNIT & (WIRE_IMMEDIATE_UNITS - 1);
+	u32 name = immediate >> WIRE_IMMEDIATE_NAME & (WIRE_CTS_NAMES - 1);
+	struct ibr_window *window;
+	struct wire_header header;
+
+	spin_lock_bh(&path->lock);
+	window = path->written[name];
+	/* The adapter has checked the key, so this is of the window that has the name now; which may be of a former life. */
+	if (unlikely(!path->established || path->removed || !window || window->transfer->dying ||
+		     path->transport->rdma(path) != qp)) {
+		path->counters.drop_flow++;
+		goto out;
+	}
+	path->now = ktime_get_ns();
+	if (unlikely(!ibr_window_expects(window, unit, length))) {
+		path->counters.drop_malformed++;
+		goto out;
+	}
+	if (path->lane.qp)
+		ibr_lane_heard(path, qp);
+	switch (rel_handle_bare(&path->rel, path_kind(path, false), immediate & (BIT(REL_BARE_BITS) - 1),
+				window->since, immediate & WIRE_IMMEDIATE_ASK, path->now, &header)) {
+	case REL_NEW:
+		path->counters.rx_segments++;
+		path->counters.rx_written++;
+		rel_commit(&path->rel, &header, path->now);
+		ibr_window_written(window, unit);
+		break;
+	case REL_DUPLICATE:
+		path->counters.rx_duplicates++;
+		break;
+	default:
+		path->counters.drop_window++;
 		break;
 	}
 out:

@@ -39,4 +39,20 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload);
  */
 bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag);
 
+/** ibr_path_can_write() - the same for ibr_path_write(), or ibr_path_emit() of what it refuses. Context: as above */
+bool ibr_path_can_write(struct ibr_path *path);
+
+/**
+ * ibr_path_write() - send a fragment by RDMA write, for which ibr_path_can_write() said yes
+ * @path: path
+ * @frag: without payload, its frame filled in; taken over on success
+ * @immediate: which unit of which window, as the peer is told (wire.h)
+ * @address: where to
+ * @key: with this key
+ *
+ * Return: false: it has to go as a packet: there is no queue pair for that, or no slot, the memory is not what an
+ * adapter can read, or a header is due. Context: path->lock held
+ */
+bool ibr_path_write(struct ibr_path *path, struct ibr_frag *frag, u32 immediate, u64 address, u32 key);
+
 #endif /* IBR_DRIVE_H */

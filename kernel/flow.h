@@ -19,6 +19,8 @@
 #include "path.h"
 #include "ring.h"
 
+struct ibr_mr;
+
 #define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows */
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
@@ -26,6 +28,7 @@
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_MISSING_MAX		64u	/* native modes: messages passed over that a flow remembers */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
+#define IBR_WINDOWS		4		/* windows of a transfer that are under way */
 
 /* What one eager message costs of a flow's credit; both sides compute the same. */
 static inline u32 ibr_message_cost(u32 length)
@@ -157,7 +160,12 @@ struct ibr_outflow {
  * @window.offset: sent up to here
  * @window.end: where it ends
  * @window.unit: payload of each fragment but the last, bytes
+ * @window.address: where the peer's memory for it begins, if @key
+ * @window.key: by which it may be written to; only with WIRE_CTS_KEY in @name
+ * @window.name: as the CTS has it in its flags; 0: it cannot be written to
  * @windows: how many there are
+ * @top: the latest window that was asked for begins here
+ * @redo: fragments that were written and lost: to be sent again as packets
  * @released: pinned memory before this offset was let go
  * @transfer: what the receiver calls the transfer, by the last CTS; 0: none
  * @status: what the user will be told, negative errno or 0
@@ -198,8 +206,13 @@ struct ibr_send {
 		u64 offset;
 		u64 end;
 		u32 unit;
-	} window[2];
+		u64 address;
+		u32 key;
+		u8 name;
+	} window[IBR_WINDOWS];
 	u32 windows;
+	struct list_head redo;
+	u64 top;
 	u64 released;
 	u32 transfer;
 	int status;
@@ -291,6 +304,44 @@ struct ibr_message {
 	u8 data[];
 };
 
+/**
+ * enum ibr_window_state - of one window of a transfer
+ * @IBR_WINDOW_FREE: not in use
+ * @IBR_WINDOW_OPENING: its memory is being registered, so that it can be written to
+ * @IBR_WINDOW_OPEN: asked for
+ * @IBR_WINDOW_CLOSING: complete, or given up; it can still be written to
+ */
+enum ibr_window_state {
+	IBR_WINDOW_FREE,
+	IBR_WINDOW_OPENING,
+	IBR_WINDOW_OPEN,
+	IBR_WINDOW_CLOSING,
+};
+
+/**
+ * struct ibr_window - a part of a transfer, at the receiver; under path->lock
+ * @transfer: whose
+ * @state: where it is
+ * @offset: where it begins in the message, bytes
+ * @length: bytes
+ * @missing: fragments that have not come
+ * @mr: region by which it can be written to, or NULL. Until that is closed it is not FREE
+ * @name: its place in path->written, with WIRE_CTS_KEY; 0: it cannot be written to
+ * @since: what rel_received() was when it was asked for
+ * @got: fragments that have come
+ */
+struct ibr_window {
+	struct ibr_transfer *transfer;
+	enum ibr_window_state state;
+	u64 offset;
+	u32 length;
+	u32 missing;
+	struct ibr_mr *mr;
+	u8 name;
+	u32 since;
+	DECLARE_BITMAP(got, IBR_UNITS_MAX);
+};
+
 /** struct ibr_transfer - the receiver's side of a rendezvous; under path->lock */
 struct ibr_transfer {
 	struct ibr_handle h;
@@ -310,12 +361,7 @@ struct ibr_transfer {
 	u64 tag;
 	u64 immediate;
 	u8 wire_flags;
-	struct {
-		u64 offset;
-		u32 length;		/* 0: free */
-		u32 missing;		/* units */
-		DECLARE_BITMAP(got, IBR_UNITS_MAX);
-	} window[2];
+	struct ibr_window window[IBR_WINDOWS];
 };
 
 /* ---- flow.c: contacts, opening, credit, closing ---- */
@@ -531,8 +577,14 @@ int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame
 bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
 /** ibr_send_tell_abort() - forget what was asked for, and tell the transfer. Context: path->lock held */
 void ibr_send_tell_abort(struct ibr_send *send, int error);
-/** ibr_send_wanted() - is there a window to be sent? Context: path->lock held */
+/** ibr_send_wanted() - is there something of a window to be sent? Context: path->lock held */
 bool ibr_send_wanted(const struct ibr_send *send);
+/** ibr_bulk_redo() - a fragment that was written is lost; takes the reference over. Context: path->lock held */
+void ibr_bulk_redo(struct ibr_path *path, struct ibr_frag *frag);
+/** ibr_window_written() - the peer has written a fragment. Context: path->lock held */
+void ibr_window_written(struct ibr_window *window, u32 unit);
+/** ibr_window_expects() - is @bytes what this unit of the window has? Context: path->lock held */
+bool ibr_window_expects(const struct ibr_window *window, u32 unit, u32 bytes);
 /** ibr_send_umem_ready() - the worker of a send's memory is done */
 void ibr_send_umem_ready(struct ibr_umem *umem);
 

@@ -23,6 +23,7 @@ static void frag_setup(struct ibr_frag *frag)
 	frag->embedded = false;
 	frag->control = false;
 	frag->repeated = false;
+	frag->written = false;
 	frag->small = false;
 	INIT_LIST_HEAD(&frag->link);
 	frag->next = NULL;

@@ -28,6 +28,7 @@ struct ibr_send;
  * @embedded: part of @send's memory, so not freed by itself
  * @control: reliable in native modes too
  * @repeated: transmitted before
+ * @written: goes by RDMA write the first time, from @send's memory: there is no payload, and no header
  * @small: of the small size, so that it may come from, and refill, the reserve
  * @payload_len: bytes of payload
  * @payload: physically contiguous kernel memory: @inline_payload, or a part of the copy that @send has
@@ -40,6 +41,7 @@ struct ibr_frag {
 	bool embedded;
 	bool control;
 	bool repeated;
+	bool written;
 	bool small;
 	struct list_head link;
 	struct ibr_frag *next;

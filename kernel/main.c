@@ -18,6 +18,7 @@
 #include "params.h"
 #include "path.h"
 #include "ring.h"
+#include "transport/mr.h"
 
 #ifndef IBR_VERSION
 #define IBR_VERSION	"0.1"
@@ -48,6 +49,7 @@ static const struct ibr_part parts[] = {
 	{ "send", ibr_send_init, ibr_send_exit },
 	{ "recv", ibr_recv_init, ibr_recv_exit },
 	{ "ring", ibr_ring_init, ibr_ring_exit },
+	{ "mr", ibr_mr_init, ibr_mr_exit },
 	{ "path", ibr_path_init, ibr_path_exit },
 	{ "endpoint", NULL, ibr_endpoint_exit },
 	{ "device", ibr_device_init, ibr_device_exit },

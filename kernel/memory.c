@@ -11,6 +11,7 @@
  * empties, or a delayed work if there is none.
  */
 #include <linux/atomic.h>
+#include <linux/bvec.h>
 #include <linux/capability.h>
 #include <linux/highmem.h>
 #include <linux/kthread.h>
@@ -31,6 +32,7 @@
 
 #define INLINE_PAGES		3	/* a buffer of 8 KiB, wherever it starts */
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
+#define READERS_STOP		(1 << 30)	/* the worker waits for the last reader */
 #define FLUSH_DELAY_MS		10	/* an idle process keeps its pins no longer than this */
 
 /**
@@ -682,6 +684,8 @@ static void ibr_umem_work(struct work_struct *work)
 	int slot, error = 0;
 	u64 index;
 
+	atomic_sub(READERS_STOP, &umem->readers);
+
 	/*
 	 * A worker's allocations would be charged to nobody, and its user accesses go nowhere, but
 	 * for this: it works for the process whose memory it is.
@@ -733,10 +737,15 @@ static void ibr_umem_work(struct work_struct *work)
 	}
 }
 
+/*
+ * Or, if an adapter is still reading, the last reader queues it: one that was told to read something twice may not
+ * have come to the second time yet.
+ */
 static void ibr_umem_queue_work(struct ibr_umem *umem)
 {
 	INIT_WORK(&umem->work, ibr_umem_work);
-	queue_work(memory_queue, &umem->work);
+	if (atomic_add_return(READERS_STOP, &umem->readers) == READERS_STOP)
+		queue_work(memory_queue, &umem->work);
 }
 
 int ibr_umem_init(struct ibr_umem *umem, struct ibr_buffer *buffer, bool write)
@@ -841,7 +850,7 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 {
 	int slot;
 
-	if (keep_bounced && ibr_umem_is_bounced(umem)) {
+	if ((keep_bounced && ibr_umem_is_bounced(umem)) || unlikely(atomic_read(&umem->readers))) {
 		umem->released = released;
 		ibr_umem_queue_work(umem);
 		return;
@@ -856,6 +865,60 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 	umem->anchor = NULL;
 	ibr_buffer_drop(&umem->buffer);
 	released(umem);
+}
+
+/* ---- for adapters ---------------------------------------------------------------------------- */
+
+void ibr_umem_read_begin(struct ibr_umem *umem)
+{
+	atomic_inc(&umem->readers);
+}
+
+void ibr_umem_read_end(struct ibr_umem *umem)
+{
+	if (unlikely(atomic_dec_return(&umem->readers) == READERS_STOP))
+		queue_work(memory_queue, &umem->work);
+}
+
+struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place)
+{
+	const struct ibr_umem_window *window;
+	u32 resident;
+
+	if (umem->whole) {
+		offset += ibr_part_offset(umem);
+		umem = umem->whole;
+	}
+	window = &umem->window[div_u64(offset, IBR_UMEM_WINDOW) & 1];
+	resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
+	offset -= window->offset;	/* of another window: far too large */
+	if (offset >= resident || length > resident - (u32)offset || window->pins->bounce || window->pins->stretches)
+		return NULL;
+	*place = window->pins->offset + (u32)offset;
+	return window->pins->pages;
+}
+
+int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struct bio_vec *segment, int max)
+{
+	struct page **pages;
+	int count = 0;
+	u32 place;
+
+	pages = ibr_umem_pages(umem, offset, length, &place);
+	if (!pages)
+		return 0;
+	for (; length; segment++) {
+		u32 part = min_t(u32, length, PAGE_SIZE - offset_in_page(place));
+
+		if (count++ == max)
+			return 0;
+		segment->bv_page = pages[place >> PAGE_SHIFT];
+		segment->bv_offset = offset_in_page(place);
+		segment->bv_len = part;
+		place += part;
+		length -= part;
+	}
+	return count;
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #ifndef IBR_MEMORY_H
 #define IBR_MEMORY_H
 
+#include <linux/atomic.h>
 #include <linux/compiler.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
@@ -16,8 +17,10 @@
 #define IBR_UMEM_WINDOW		(2u << 20)
 #define IBR_UMEM_RESIDENT	(2 * IBR_UMEM_WINDOW)
 
+struct bio_vec;
 struct ibr_pins;
 struct mm_struct;
+struct page;
 
 /**
  * struct ibr_buffer - memory of a user, as a command names it
@@ -71,6 +74,7 @@ struct ibr_umem_window {
  * @ready: set by the owner before it calls ibr_umem_advance()
  * @released: set by ibr_umem_finish()
  * @whole: of a part: what it is a part of
+ * @readers: work requests for which an adapter may still read it; READERS_STOP while the worker waits for them
  * All but @error, @bounced, @length and @ready is private to memory.c.
  */
 struct ibr_umem {
@@ -87,6 +91,7 @@ struct ibr_umem {
 	void (*ready)(struct ibr_umem *umem);
 	void (*released)(struct ibr_umem *umem);
 	struct ibr_umem *whole;
+	atomic_t readers;
 };
 
 /**
@@ -145,6 +150,33 @@ void ibr_umem_copy_to(struct ibr_umem *umem, u64 offset, const void *data, u32 l
  * Context: any, softirq included; the owner serialises.
  */
 void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 length);
+
+/**
+ * ibr_umem_segments() - where resident user memory lies, for an adapter to read
+ * @umem: user memory, in use by nobody's worker
+ * @offset: where from in the buffer, bytes
+ * @length: bytes, all of them resident
+ * @segment: filled in
+ * @max: room there
+ *
+ * Return: segments; 0: bounced, or more than @max. Context: any; the owner serialises.
+ */
+int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struct bio_vec *segment, int max);
+
+/**
+ * ibr_umem_pages() - the pages of resident user memory that is in one piece
+ * @umem: user memory
+ * @offset: where from in the buffer, bytes
+ * @length: bytes, all of them resident
+ * @place: set: where it begins, in bytes from the start of the first page
+ *
+ * Return: the pages, pinned as long as they are resident; NULL: bounced, or in pieces. Context: any.
+ */
+struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place);
+
+/** ibr_umem_read_begin(), _end() - an adapter reads it: neither goes on nor ends until it is done. Context: any */
+void ibr_umem_read_begin(struct ibr_umem *umem);
+void ibr_umem_read_end(struct ibr_umem *umem);
 
 /**
  * ibr_umem_advance() - the owner is done with everything before an offset

@@ -134,6 +134,7 @@ struct ibr_packet {
  * @queue_peak: the most that it ever was
  * @memory: bytes of payload in flight, reliable packets only
  * @memory_peak: the most that it ever was
+ * @written: windows that the peer may write to, by name
  * @handles: wire handle -> flow, send or transfer
  * @handle_next: where the search for a free one goes on
  * @counters: of all lives, but without what @rel has counted in this one
@@ -197,6 +198,7 @@ struct ibr_path {
 	u32 queue_peak;
 	u64 memory;
 	u64 memory_peak;
+	struct ibr_window *written[WIRE_CTS_NAMES];
 	struct xarray handles;
 	u32 handle_next;
 	struct ibrelk_counters counters;
@@ -235,6 +237,20 @@ void ibr_path_put(struct ibr_path *path);
  * Context: softirq or BH disabled; takes the connection lock.
  */
 void ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
+
+/**
+ * ibr_path_written() - the peer has written to a window (from the transport)
+ * @path: whose
+ * @immediate: as it came (wire.h)
+ * @length: bytes that were written
+ * @qp: by which
+ *
+ * Context: as ibr_path_receive().
+ */
+void ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const struct ibr_qp *qp);
+
+/** ibr_path_count_early() - what cannot be known yet was dropped. Context: as ibr_path_receive() */
+void ibr_path_count_early(struct ibr_path *path);
 
 /** ibr_path_drive() - send what can be sent, acknowledge, arm the timer. Context: any but hardirq */
 void ibr_path_drive(struct ibr_path *path);

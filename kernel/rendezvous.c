@@ -1,25 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Rendezvous by copying: RTS and receive have met, the receiver asks by CTS for one window after the
- * other (each resident in pinned memory), the sender cuts it into fragments that travel like any
- * packet, the receiver ticks them off and copies them into place, and FIN ends it. Two windows are
- * under way at a time, so that pinning the next one overlaps with the data of the last.
+ * Rendezvous: RTS and receive have met, the receiver asks by CTS for one window after the other (each
+ * resident in pinned memory), the sender cuts it into fragments, the receiver ticks them off, and FIN
+ * ends it. Some windows are under way at a time, so that preparing the next one overlaps with the data
+ * of the last.
  *
  *	sender				receiver
  *	RTS(message) ------------------>  match
- *	    <---------- CTS(window 0), CTS(window 1)
- *	DATA ... ---------------------->  tick off, copy
- *	    <---------- CTS(window 2)     when window 0 is complete
- *	    <---------- FIN               when all is
+ *	    <---------- CTS(window 0 to 3)
+ *	WRITE, DATA ... --------------->  tick off
+ *	    <---------- CTS(window 4)     when window 0 is complete, and closed
+ *	    <---------- FIN               when all are
+ *
+ * Where both ends have a queue pair that can, the receiver registers a window before he asks for it, and the
+ * sender writes the fragments straight from his user's pages into the receiver's. One that is lost goes
+ * again as a packet, and is copied; so do those that cannot be written for any other reason, at any time. A
+ * window counts as done only when its region is closed, and nothing can write to it any more; so the
+ * receive does not complete before, whatever is still under way in the network.
  */
+#include <linux/module.h>
 #include <linux/slab.h>
 
 #include "drive.h"
 #include "flow.h"
+#include "transport/mr.h"
+#include "transport/transport.h"
+#include "transport/verbs.h"
 
-#define TRANSFER_WINDOWS	2
+static unsigned int zero_copy_min = 131072;
+module_param(zero_copy_min, uint, 0644);
+MODULE_PARM_DESC(zero_copy_min, "shortest window that is registered, so that it can be written without a copy, bytes; 0: none is");
 
 /* ---- the receiver -------------------------------------------------------------------------- */
+
+static void transfer_progress(struct ibr_transfer *transfer);
 
 static void transfer_fin(struct ibr_inflow *flow, u32 message, int error, u64 length)
 {
@@ -44,12 +58,18 @@ static void transfer_result(const struct ibr_transfer *transfer, int status, str
 	result->wire_flags = transfer->wire_flags;
 }
 
-/* Nothing refers to the transfer any more: complete the receive. */
+/* A dying transfer: if nothing refers to it any more, and nothing can write for it, complete the receive. */
 static void transfer_finish(struct ibr_transfer *transfer)
 {
 	struct ibr_inflow *flow = transfer->flow;
 	struct ibr_recv_result result;
+	u32 i;
 
+	if (transfer->umem_busy)
+		return;
+	for (i = 0; i < IBR_WINDOWS; i++)
+		if (transfer->window[i].state != IBR_WINDOW_FREE)
+			return;
 	transfer_result(transfer, transfer->error, &result);
 	transfer->recv->transfer = NULL;
 	ibr_recv_complete(transfer->recv, &result);
@@ -57,14 +77,26 @@ static void transfer_finish(struct ibr_transfer *transfer)
 	kfree(transfer);
 }
 
+/* No more is expected of the window. It is free at once, or when nothing can write to it any more. */
+static void window_close(struct ibr_window *window)
+{
+	window->state = window->mr ? IBR_WINDOW_CLOSING : IBR_WINDOW_FREE;
+	if (window->mr)
+		ibr_mr_close(window->mr);
+}
+
 static void transfer_end(struct ibr_transfer *transfer, int error)
 {
+	u32 i;
+
 	transfer->dying = true;
 	transfer->error = error;
 	list_del_init(&transfer->link);
 	ibr_handle_remove(transfer->flow->path, &transfer->h);
-	if (!transfer->umem_busy)
-		transfer_finish(transfer);
+	for (i = 0; i < IBR_WINDOWS; i++)
+		if (transfer->window[i].state == IBR_WINDOW_OPEN)
+			window_close(&transfer->window[i]);
+	transfer_finish(transfer);
 }
 
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error)
@@ -74,33 +106,144 @@ void ibr_transfer_abort(struct ibr_transfer *transfer, int error)
 		transfer_end(transfer, error);
 }
 
-static void transfer_cts(const struct ibr_transfer *transfer, u64 offset, u32 length, struct wire_frame *frame)
+static void window_cts(const struct ibr_window *window, struct wire_frame *frame)
 {
+	const struct ibr_transfer *transfer = window->transfer;
+	u64 address;
+
 	*frame = (struct wire_frame) {
 		.type = WIRE_FRAME_CTS,
+		.flags = window->name,
 		.flow = cpu_to_le32(transfer->message),
 		.cts.transfer = cpu_to_le32(transfer->h.id),
-		.cts.offset = cpu_to_le64(offset),
-		.cts.length = cpu_to_le32(length),
+		.cts.offset = cpu_to_le64(window->offset),
+		.cts.length = cpu_to_le32(window->length),
 		.cts.unit = cpu_to_le32(transfer->unit),
 	};
+	if (window->name) {
+		frame->cts.key = cpu_to_le32(ibr_mr_key(window->mr, &address));
+		frame->cts.address = cpu_to_le64(address);
+	}
+}
+
+/* The window is ready for the data. */
+static void window_ask(struct ibr_window *window)
+{
+	struct ibr_path *path = window->transfer->flow->path;
+	struct wire_frame frame;
+
+	window->state = IBR_WINDOW_OPEN;
+	window->since = rel_received(&path->rel, path->native ? REL_UNRELIABLE : REL_RELIABLE);
+	window_cts(window, &frame);
+	ibr_control_send(path, &frame);
+}
+
+/* A name by which the peer tells what it has written to. None may be left: then it writes nothing. */
+static void window_name(struct ibr_window *window)
+{
+	struct ibr_path *path = window->transfer->flow->path;
+	u32 i;
+
+	for (i = 0; i < WIRE_CTS_NAMES; i++) {
+		if (path->written[i])
+			continue;
+		path->written[i] = window;
+		window->name = WIRE_CTS_KEY | i;
+		return;
+	}
+}
+
+/* The region is there, or is not to be had: then the data is copied. */
+static void window_opened(void *context, int error)
+{
+	struct ibr_window *window = context;
+	struct ibr_path *path = window->transfer->flow->path;
+
+	ibr_path_get(path);
+	spin_lock_bh(&path->lock);
+	if (error)
+		path->counters.windows_copied++;
+	if (window->transfer->dying) {
+		window_close(window);
+	} else {
+		if (!error)
+			window_name(window);
+		window_ask(window);
+	}
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	ibr_path_put(path);
+}
+
+static void window_closed(void *context)
+{
+	struct ibr_window *window = context;
+	struct ibr_transfer *transfer = window->transfer;
+	struct ibr_path *path = transfer->flow->path;
+
+	ibr_frag_refill();
+	ibr_path_get(path);
+	spin_lock_bh(&path->lock);
+	/* Only now: as long as it could be written to, the name was needed to tell what had been. */
+	if (window->name)
+		path->written[window->name & ~WIRE_CTS_KEY] = NULL;
+	window->name = 0;
+	window->mr = NULL;
+	window->state = IBR_WINDOW_FREE;
+	if (transfer->dying)
+		transfer_finish(transfer);
+	else
+		transfer_progress(transfer);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	ibr_path_put(path);
+}
+
+static const struct ibr_mr_ops window_ops = {
+	.opened = window_opened,
+	.closed = window_closed,
+};
+
+/* Let the peer write to the window, if he and his memory can, and it is worth it. Return: it will be open. */
+static bool window_open(struct ibr_window *window)
+{
+	struct ibr_transfer *transfer = window->transfer;
+	struct ibr_path *path = transfer->flow->path;
+	u32 min_bytes = READ_ONCE(zero_copy_min);
+	struct page **pages;
+	struct ibr_qp *qp;
+	u32 place;
+
+	if (!min_bytes || window->length < min_bytes || !path->transport->rdma)
+		return false;
+	qp = path->transport->rdma(path);
+	if (!qp || !qp->device->mrs)
+		return false;
+	window->state = IBR_WINDOW_OPENING;
+	pages = ibr_umem_pages(&transfer->recv->umem, window->offset, window->length, &place);
+	if (pages)
+		window->mr = ibr_mr_open(qp->device, pages, place, window->length, &window_ops, window);
+	if (!window->mr)
+		path->counters.windows_copied++;
+	return window->mr;
 }
 
 /* Ask for as many windows as are free and resident; have the next ones pinned if they are not. */
 static void transfer_ask(struct ibr_transfer *transfer)
 {
 	struct ibr_umem *umem = &transfer->recv->umem;
-	struct wire_frame frame;
+	struct ibr_window *window;
 	u32 i, length;
 
-	for (i = 0; i < TRANSFER_WINDOWS && transfer->asked < transfer->want; i++) {
-		if (transfer->window[i].length)
+	for (i = 0; i < IBR_WINDOWS && transfer->asked < transfer->want; i++) {
+		window = &transfer->window[i];
+		if (window->state != IBR_WINDOW_FREE)
 			continue;
 		/*
-		 * Both ends keep no more than two windows, from the oldest incomplete one on, in memory:
-		 * whatever lies beyond could not become resident before that one is complete.
+		 * Both ends keep no more than so much, from the oldest incomplete window on, in memory:
+		 * whatever lies beyond could not become resident before that one is done.
 		 */
-		if (transfer->asked - transfer->done >= TRANSFER_WINDOWS * (u64)transfer->window_bytes)
+		if (transfer->asked - transfer->done >= IBR_WINDOWS * (u64)transfer->window_bytes)
 			return;
 		length = min_t(u64, transfer->window_bytes, transfer->want - transfer->asked);
 		if (transfer->umem_busy)
@@ -110,14 +253,13 @@ static void transfer_ask(struct ibr_transfer *transfer)
 			ibr_umem_advance(umem, transfer->done);
 			return;
 		}
-		transfer_cts(transfer, transfer->asked, length, &frame);
-		if (ibr_control_send(transfer->flow->path, &frame))
-			return;
-		transfer->window[i].offset = transfer->asked;
-		transfer->window[i].length = length;
-		transfer->window[i].missing = DIV_ROUND_UP(length, transfer->unit);
-		bitmap_zero(transfer->window[i].got, IBR_UNITS_MAX);
+		window->offset = transfer->asked;
+		window->length = length;
+		window->missing = DIV_ROUND_UP(length, transfer->unit);
+		bitmap_zero(window->got, IBR_UNITS_MAX);
 		transfer->asked += length;
+		if (!window_open(window))
+			window_ask(window);
 	}
 }
 
@@ -146,12 +288,12 @@ static void transfer_umem_ready(struct ibr_umem *umem)
 }
 
 /*
- * The largest power-of-two part of a pinned window that a bitmap can describe: pinned windows then
- * consist of whole transfer windows.
+ * The largest power-of-two part of a pinned window that a region can cover and a bitmap can describe: pinned
+ * windows then consist of whole transfer windows.
  */
 static u32 transfer_window_bytes(u32 unit)
 {
-	u32 bytes = IBR_UMEM_WINDOW;
+	u32 bytes = IBR_MR_MAX;
 
 	while (bytes > unit && DIV_ROUND_UP(bytes, unit) > IBR_UNITS_MAX)
 		bytes /= 2;
@@ -163,6 +305,7 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	struct ibr_path *path = flow->path;
 	struct ibr_transfer *transfer = NULL;
 	struct ibr_recv_result result;
+	u32 i;
 
 	lockdep_assert_held(&path->lock);
 	ibr_message_result(message, -ECONNRESET, &result);
@@ -182,6 +325,8 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	transfer->immediate = message->immediate;
 	transfer->wire_flags = message->wire_flags;
 	transfer->recv = recv;
+	for (i = 0; i < IBR_WINDOWS; i++)
+		transfer->window[i].transfer = transfer;
 	if (ibr_handle_add(path, &transfer->h, IBR_HANDLE_TRANSFER))
 		goto fail_tell;
 	ibr_inflow_get(flow);
@@ -213,15 +358,18 @@ void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *mess
 }
 
 /* Which of the windows that were asked for contains @offset? */
-static int transfer_window(const struct ibr_transfer *transfer, u64 offset)
+static struct ibr_window *transfer_window(struct ibr_transfer *transfer, u64 offset)
 {
+	struct ibr_window *window;
 	u32 i;
 
-	for (i = 0; i < TRANSFER_WINDOWS; i++)
-		if (transfer->window[i].length && offset >= transfer->window[i].offset &&
-		    offset - transfer->window[i].offset < transfer->window[i].length)
-			return i;
-	return -1;
+	for (i = 0; i < IBR_WINDOWS; i++) {
+		window = &transfer->window[i];
+		if (window->state == IBR_WINDOW_OPEN && offset >= window->offset &&
+		    offset - window->offset < window->length)
+			return window;
+	}
+	return NULL;
 }
 
 static void transfer_progress(struct ibr_transfer *transfer)
@@ -230,8 +378,8 @@ static void transfer_progress(struct ibr_transfer *transfer)
 	u64 done = transfer->asked;
 	u32 i;
 
-	for (i = 0; i < TRANSFER_WINDOWS; i++)
-		if (transfer->window[i].length)
+	for (i = 0; i < IBR_WINDOWS; i++)
+		if (transfer->window[i].state != IBR_WINDOW_FREE)
 			done = min(done, transfer->window[i].offset);
 	transfer->done = done;
 	if (done < transfer->want) {
@@ -242,47 +390,74 @@ static void transfer_progress(struct ibr_transfer *transfer)
 	transfer_end(transfer, error);
 }
 
+static u32 window_unit_bytes(const struct ibr_window *window, u32 unit)
+{
+	u32 bytes = window->transfer->unit;
+
+	return min(bytes, window->length - unit * bytes);
+}
+
+bool ibr_window_expects(const struct ibr_window *window, u32 unit, u32 bytes)
+{
+	return unit < DIV_ROUND_UP(window->length, window->transfer->unit) && bytes == window_unit_bytes(window, unit);
+}
+
+/* A fragment is in its place. */
+static void window_got(struct ibr_window *window)
+{
+	if (--window->missing)
+		return;
+	window_close(window);
+	if (window->state == IBR_WINDOW_FREE)
+		transfer_progress(window->transfer);
+}
+
+void ibr_window_written(struct ibr_window *window, u32 unit)
+{
+	/* Else it has come as a packet, too. */
+	if (window->state == IBR_WINDOW_OPEN && !__test_and_set_bit(unit, window->got))
+		window_got(window);
+}
+
 static void transfer_data(struct ibr_path *path, struct ibr_transfer *transfer,
 			  const struct wire_frame *frame, const void *payload)
 {
 	u64 offset = le64_to_cpu(frame->data.offset);
 	u32 bytes = le16_to_cpu(frame->payload_len);
-	u32 into, index, expected;
-	int i;
+	struct ibr_window *window;
+	u32 into, unit;
 
-	i = transfer_window(transfer, offset);
-	if (i < 0) {
+	window = transfer_window(transfer, offset);
+	if (!window) {
 		/* A repeat of something in a window that is complete by now. */
 		path->counters.rx_duplicates++;
 		return;
 	}
-	into = offset - transfer->window[i].offset;
-	index = into / transfer->unit;
-	expected = min(transfer->unit, transfer->window[i].length - into);
-	if (into % transfer->unit || bytes != expected) {
+	into = offset - window->offset;
+	unit = into / transfer->unit;
+	if (into % transfer->unit || bytes != window_unit_bytes(window, unit)) {
 		path->counters.drop_malformed++;
 		return;
 	}
-	if (__test_and_set_bit(index, transfer->window[i].got)) {
+	if (__test_and_set_bit(unit, window->got)) {
 		path->counters.rx_duplicates++;
 		return;
 	}
 	ibr_umem_copy_to(&transfer->recv->umem, offset, payload, bytes);
-	if (--transfer->window[i].missing)
-		return;
-	transfer->window[i].length = 0;
-	transfer_progress(transfer);
+	window_got(window);
 }
 
 /* Native modes: the sender has sent all of a window. What got lost of it is asked for again. */
 static int transfer_window_end(struct ibr_transfer *transfer, u64 offset)
 {
-	int i = transfer_window(transfer, offset);
+	struct ibr_window *window = transfer_window(transfer, offset);
 	struct wire_frame frame;
 
-	if (i < 0)
+	if (!window)
 		return 0;
-	transfer_cts(transfer, transfer->window[i].offset, transfer->window[i].length, &frame);
+	/* What was written for the last time it was asked for has come, or is lost. */
+	window->since = rel_received(&transfer->flow->path->rel, REL_UNRELIABLE);
+	window_cts(window, &frame);
 	return ibr_control_try(transfer->flow->path, &frame);
 }
 
@@ -311,23 +486,38 @@ void ibr_send_tell_abort(struct ibr_send *send, int error)
  * Is there a window to be sent? One that was asked for ahead of another, whose CTS is still under way, waits
  * for that one.
  */
-bool ibr_send_wanted(const struct ibr_send *send)
+static bool send_window_wanted(const struct ibr_send *send)
 {
 	return send->windows && send->window[0].start < send->offset;
 }
 
-/*
- * The receiver asks for no more than the window after its oldest incomplete one: asking for what starts at
- * @offset, it has all windows but the one just before. (In native modes one may have been asked for
- * again, and have become complete since.)
- */
-static void send_forget_windows(struct ibr_send *send, u64 offset)
+bool ibr_send_wanted(const struct ibr_send *send)
 {
-	while (send->windows && 2 * send->window[0].end - send->window[0].start <= offset) {
-		send->windows--;
-		send->window[0] = send->window[1];
-	}
-	if (!send->windows)
+	return !list_empty(&send->redo) || send_window_wanted(send);
+}
+
+/* The first window is over. */
+static void send_window_drop(struct ibr_send *send)
+{
+	send->windows--;
+	memmove(&send->window[0], &send->window[1], send->windows * sizeof(send->window[0]));
+}
+
+/*
+ * The receiver asks for no more than IBR_WINDOWS, from its oldest incomplete one on: having asked for what starts at
+ * @top, it has all windows that lie so far before. (In native modes one may have been asked for again, and have
+ * become complete since.)
+ */
+static bool send_window_over(const struct ibr_send *send, u64 start, u64 end)
+{
+	return start + IBR_WINDOWS * (end - start) <= send->top;
+}
+
+static void send_forget_windows(struct ibr_send *send)
+{
+	while (send->windows && send_window_over(send, send->window[0].start, send->window[0].end))
+		send_window_drop(send);
+	if (!ibr_send_wanted(send))
 		list_del_init(&send->bulk);
 }
 
@@ -356,7 +546,12 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		path->doomed = -ECONNRESET;
 		return;
 	}
-	send_forget_windows(send, offset);
+	send->top = max(send->top, offset);
+	send_forget_windows(send);
+	if (send_window_over(send, offset, offset + length)) {
+		path->counters.rx_duplicates++;
+		return;
+	}
 	/* Asked for twice: a repeated CTS, or, in native modes, data was lost. */
 	for (i = 0; i < send->windows; i++)
 		if (send->window[i].start == offset)
@@ -376,15 +571,15 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 	}
 	send->transfer = le32_to_cpu(frame->cts.transfer);
 	/* In rising order, in which memory is made resident; what was lost on its way comes late. */
-	i = send->windows++;
-	if (i && offset < send->window[0].start) {
-		send->window[1] = send->window[0];
-		i = 0;
-	}
+	for (i = send->windows++; i && offset < send->window[i - 1].start; i--)
+		send->window[i] = send->window[i - 1];
 	send->window[i].start = offset;
 	send->window[i].offset = offset;
 	send->window[i].end = offset + length;
 	send->window[i].unit = unit;
+	send->window[i].name = frame->flags;
+	send->window[i].key = le32_to_cpu(frame->cts.key);
+	send->window[i].address = le64_to_cpu(frame->cts.address);
 	for (i = 0; i < send->windows; i++)
 		if (send->window[i].start == send->offset)
 			send->offset = send->window[i].end;
@@ -402,60 +597,154 @@ static void send_window_done(struct ibr_path *path, struct ibr_send *send)
 
 	if (path->native)
 		ibr_control_send(path, &frame);
-	send->windows--;
-	send->window[0] = send->window[1];
+	send_window_drop(send);
 }
 
-/* Have the memory at @offset pinned. Native modes may have to send the window before once more. */
+/* Have the memory at @offset pinned. Some of what is just before it may have to be sent once more. */
 static void send_advance(struct ibr_path *path, struct ibr_send *send, u64 offset)
 {
 	send->umem_busy = true;
 	ibr_send_get(send);
 	list_del_init(&send->bulk);
-	if (path->native && offset)
+	if (offset)
 		offset--;
 	send->released = round_down(offset, IBR_UMEM_WINDOW);
 	ibr_umem_advance(&send->umem, offset);
 }
 
-bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
+/* A fragment with a copy of the data, or NULL: no memory, the timer tries again. */
+static struct ibr_frag *bulk_copy(struct ibr_path *path, struct ibr_send *send, u64 offset, u32 length)
 {
-	u64 offset = send->window[0].offset;
-	struct ibr_frag *frag;
-	u32 length;
+	struct ibr_frag *frag = ibr_frag_alloc(length);
 
-	length = min_t(u64, send->window[0].unit, send->window[0].end - offset);
-	if (!ibr_path_can_emit(path, false, length))
-		return false;
-	if (!send->data && ibr_umem_resident(&send->umem, offset) < length) {
-		send_advance(path, send, offset);
-		return true;
-	}
-	frag = ibr_frag_alloc(length);
 	if (!frag) {
 		path->starved = true;
-		return false;
+		return NULL;
 	}
 	if (send->data)
 		memcpy(frag->inline_payload, (u8 *)send->data + offset, length);
 	else
 		ibr_umem_copy_from(&send->umem, offset, frag->inline_payload, length);
 	frag->payload_len = length;
+	return frag;
+}
+
+static void bulk_frame(struct ibr_frag *frag, const struct ibr_send *send, u64 offset, u32 length)
+{
 	frag->frame.type = WIRE_FRAME_DATA;
 	frag->frame.payload_len = cpu_to_le16(length);
 	frag->frame.flow = cpu_to_le32(send->transfer);
 	frag->frame.data.offset = cpu_to_le64(offset);
-	if (!ibr_path_emit(path, frag)) {
-		ibr_frag_put(frag);
+}
+
+/* Can the first window be written to, as far as the peer and the user's memory are concerned? */
+static bool send_may_write(const struct ibr_send *send)
+{
+	return send->window[0].name && !send->data &&
+	       send->window[0].offset - send->window[0].start < (u64)send->window[0].unit * WIRE_IMMEDIATE_UNITS;
+}
+
+/* By RDMA write. Return: it is on its way. */
+static bool bulk_write(struct ibr_path *path, struct ibr_send *send, u64 offset, u32 length)
+{
+	u32 into = offset - send->window[0].start;
+	struct ibr_frag *frag;
+	u32 immediate;
+
+	frag = ibr_frag_alloc(0);
+	if (!frag)
 		return false;
+	ibr_send_get(send);
+	frag->send = send;
+	bulk_frame(frag, send, offset, length);
+	immediate = (send->window[0].name & ~WIRE_CTS_KEY) << WIRE_IMMEDIATE_NAME |
+		    into / send->window[0].unit << WIRE_IMMEDIATE_UNIT;
+	if (ibr_path_write(path, frag, immediate, send->window[0].address + into, send->window[0].key))
+		return true;
+	ibr_frag_put(frag);
+	return false;
+}
+
+/* What was written and lost goes again, as a packet. Return: false: the path is blocked. */
+static bool bulk_again(struct ibr_path *path, struct ibr_send *send)
+{
+	struct ibr_frag *lost = list_first_entry(&send->redo, struct ibr_frag, link), *frag;
+	u64 offset = le64_to_cpu(lost->frame.data.offset);
+	u32 length = le16_to_cpu(lost->frame.payload_len);
+
+	/* Of a window that is complete, the memory may be gone. */
+	if (offset >= send->released) {
+		if (!ibr_path_can_emit(path, false, length))
+			return false;
+		frag = bulk_copy(path, send, offset, length);
+		if (!frag)
+			return false;
+		frag->frame = lost->frame;
+		frag->repeated = true;
+		if (!ibr_path_emit(path, frag)) {
+			ibr_frag_put(frag);
+			return false;
+		}
+	}
+	list_del_init(&lost->link);
+	ibr_frag_put(lost);
+	return true;
+}
+
+void ibr_bulk_redo(struct ibr_path *path, struct ibr_frag *frag)
+{
+	struct ibr_send *send = frag->send;
+
+	if (send->finished) {
+		ibr_frag_put(frag);
+		return;
+	}
+	list_add_tail(&frag->link, &send->redo);
+	/* Before anything that is new. */
+	if (!send->umem_busy)
+		list_move(&send->bulk, &path->bulk);
+}
+
+static bool bulk_next(struct ibr_path *path, struct ibr_send *send)
+{
+	u64 offset = send->window[0].offset;
+	bool write = send_may_write(send);
+	struct ibr_frag *frag;
+	u32 length;
+
+	length = min_t(u64, send->window[0].unit, send->window[0].end - offset);
+	if (!(write ? ibr_path_can_write(path) : ibr_path_can_emit(path, false, length)))
+		return false;
+	if (!send->data && ibr_umem_resident(&send->umem, offset) < length) {
+		send_advance(path, send, offset);
+		return true;
+	}
+	if (!write || !bulk_write(path, send, offset, length)) {
+		frag = bulk_copy(path, send, offset, length);
+		if (!frag)
+			return false;
+		bulk_frame(frag, send, offset, length);
+		if (!ibr_path_emit(path, frag)) {
+			ibr_frag_put(frag);
+			return false;
+		}
 	}
 	send->window[0].offset += length;
 	if (send->window[0].offset == send->window[0].end)
 		send_window_done(path, send);
-	if (ibr_send_wanted(send))
-		list_move_tail(&send->bulk, &path->bulk);
-	else
+	return true;
+}
+
+bool ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
+{
+	bool again = !list_empty(&send->redo);
+
+	if (!(again ? bulk_again(path, send) : bulk_next(path, send)))
+		return false;
+	if (!ibr_send_wanted(send) || send->umem_busy)
 		list_del_init(&send->bulk);
+	else if (!again)
+		list_move_tail(&send->bulk, &path->bulk);
 	return true;
 }
 

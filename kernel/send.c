@@ -59,6 +59,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	kref_init(&send->ref);
 	INIT_LIST_HEAD(&send->link);
 	INIT_LIST_HEAD(&send->bulk);
+	INIT_LIST_HEAD(&send->redo);
 	INIT_LIST_HEAD(&send->announcing);
 	RB_CLEAR_NODE(&send->matching);
 	send->length = buffer.length;
@@ -174,6 +175,7 @@ static void send_finish(struct ibr_send *send)
 void ibr_send_retire(struct ibr_send *send, int status)
 {
 	struct ibr_outflow *flow = send->flow;
+	struct ibr_frag *frag, *next;
 
 	lockdep_assert_held(&flow->path->lock);
 	if (send->finished)
@@ -182,6 +184,10 @@ void ibr_send_retire(struct ibr_send *send, int status)
 	send->status = status;
 	list_del_init(&send->link);
 	list_del_init(&send->bulk);
+	list_for_each_entry_safe(frag, next, &send->redo, link) {
+		list_del_init(&frag->link);
+		ibr_frag_put(frag);
+	}
 	if (!RB_EMPTY_NODE(&send->matching)) {
 		rb_erase(&send->matching, &flow->matching);
 		RB_CLEAR_NODE(&send->matching);

@@ -24,7 +24,7 @@ static const struct {
 	[WIRE_FRAME_EAGER] = { true, true,
 			       WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_SYNC },
 	[WIRE_FRAME_RTS] = { true, false, WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE },
-	[WIRE_FRAME_CTS] = { true, false, 0 },
+	[WIRE_FRAME_CTS] = { true, false, WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1) },
 	[WIRE_FRAME_DATA] = { true, true, 0 },
 	[WIRE_FRAME_FIN] = { true, false, 0 },
 	[WIRE_FRAME_ABORT] = { true, false, 0 },
@@ -78,7 +78,8 @@ static bool frame_is_sound(const struct wire_frame *frame, u32 payload_len)
 		u64 offset = le64_to_cpu(frame->cts.offset);
 		u32 length = le32_to_cpu(frame->cts.length);
 
-		return length && frame->cts.unit && offset + length >= offset;
+		return length && frame->cts.unit && offset + length >= offset &&
+		       (frame->flags & WIRE_CTS_KEY || !frame->flags);
 	}
 	case WIRE_FRAME_DATA: {
 		u64 offset = le64_to_cpu(frame->data.offset);

@@ -122,6 +122,19 @@ enum wire_frame_type {
 	WIRE_FRAME_WINDOW_END = 13,
 };
 
+#define WIRE_CTS_KEY		0x80	/* CTS: .key and .address are valid; the other bits are the window's name */
+#define WIRE_CTS_NAMES		32	/* names of windows that a path may write to */
+
+/*
+ * The immediate value of an RDMA write: what it would have a header and a frame for.
+ *
+ *	31 asks for an ACK | 30..26 name of the window | 25..15 which unit of it | 14..0 of the packet's number
+ */
+#define WIRE_IMMEDIATE_ASK	BIT(31)
+#define WIRE_IMMEDIATE_NAME	26
+#define WIRE_IMMEDIATE_UNIT	15
+#define WIRE_IMMEDIATE_UNITS	2048
+
 #define WIRE_MSG_UNTAGGED	0x01	/* EAGER, RTS: untagged match space */
 #define WIRE_MSG_IMMEDIATE	0x02	/* EAGER, RTS: .immediate is valid */
 #define WIRE_MSG_SYNC		0x04	/* EAGER: answer with MATCHED */
@@ -192,8 +205,8 @@ struct wire_frame {
 			__le32 length;
 			__le64 offset;
 			__le32 unit;
-			__le32 reserved;
-			__le64 reserved2;
+			__le32 key;		/* with WIRE_CTS_KEY: the window may be written to ... */
+			__le64 address;		/* ... from here on */
 		} cts;
 		struct {
 			__le64 offset;

@@ -20,6 +20,11 @@ static void auto_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, 
 		ibr_ud_post(path, slot, length, frag);
 }
 
+static struct ibr_qp *auto_rdma(struct ibr_path *path)
+{
+	return path->lane.qp;
+}
+
 static void auto_flush(struct ibr_path *path)
 {
 	if (path->lane.qp)
@@ -33,6 +38,7 @@ const struct ibr_transport ibr_transport_auto = {
 	.type = IB_QPT_UD,
 	.slot = auto_slot,
 	.post = auto_post,
+	.rdma = auto_rdma,
 	.flush = auto_flush,
 	.connect = ibr_connect_start,
 	.disconnect = ibr_connect_stop,

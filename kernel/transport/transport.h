@@ -13,6 +13,7 @@
 
 struct ibr_frag;
 struct ibr_path;
+struct ibr_qp;
 
 #define IBR_CREDIT_PKTS	64	/* data packets that a path takes at a time, whatever its transport */
 #define IBR_SLOT_BYTES	1024	/* packet header, frames, and their payloads of up to IBR_FRAG_SMALL each */
@@ -42,6 +43,8 @@ struct ibr_slot {
  * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),
  *	then, if @frag is not NULL, its payload as a second SGE (the transport takes a reference for the
  *	life of the work request). Errors are reported by ibr_path_broken(), later. Context: connection lock held
+ * @rdma: the queue pair by which both ends may write to one another's memory, and of which @slot gives slots; NULL:
+ *	there is none now. Context: connection lock held
  * @flush: hand what was queued to the adapter, as one chain. Context: connection lock held
  * @connect: make or renew the connection (connect.c); reports by ibr_path_connected() or
  *	ibr_path_failed(). Context: process, path->connect_lock held
@@ -53,6 +56,7 @@ struct ibr_transport {
 	enum ib_qp_type type;
 	struct ibr_slot *(*slot)(struct ibr_path *path);
 	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+	struct ibr_qp *(*rdma)(struct ibr_path *path);
 	void (*flush)(struct ibr_path *path);
 	int (*connect)(struct ibr_path *path);
 	void (*disconnect)(struct ibr_path *path);

@@ -11,6 +11,7 @@ const struct ibr_transport ibr_transport_uc = {
 	.type = IB_QPT_UC,
 	.slot = ibr_verbs_slot,
 	.post = ibr_verbs_post,
+	.rdma = ibr_verbs_rdma,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,
 	.disconnect = ibr_connect_stop,

@@ -27,7 +27,7 @@
 #include <linux/slab.h>
 #include <rdma/rdma_cm.h>
 
-#include "../frag.h"
+#include "../flow.h"
 #include "../params.h"
 #include "../path.h"
 #include "verbs.h"
@@ -284,13 +284,30 @@ static void qp_give_up(struct ibr_qp *qp)
 
 /* ---- sending ------------------------------------------------------------------------------ */
 
+/* What was written from is the user's again; the slot is one for packets. */
+static void slot_unmap_write(struct ibr_qp *qp, struct ibr_send_slot *send)
+{
+	while (send->writes) {
+		send->writes--;
+		ib_dma_unmap_page(qp->device->ib, send->sge[send->writes].addr, send->sge[send->writes].length,
+				  DMA_TO_DEVICE);
+	}
+	send->sge[0].addr = send->slot.dma;
+	send->wr.wr.opcode = IB_WR_SEND;
+}
+
 /* Context: qp->lock held. */
 static void slot_release(struct ibr_qp *qp, struct ibr_send_slot *send)
 {
 	struct ibr_frag *frag = send->slot.frag;
 
-	if (frag) {
+	if (unlikely(send->writes)) {
+		slot_unmap_write(qp, send);
+		ibr_umem_read_end(&frag->send->umem);
+	} else if (frag) {
 		ib_dma_unmap_single(qp->device->ib, send->frag_dma, send->frag_len, DMA_TO_DEVICE);
+	}
+	if (frag) {
 		send->slot.frag = NULL;
 		ibr_frag_put(frag);
 	}
@@ -425,6 +442,27 @@ static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send, struct ibr
 	return 0;
 }
 
+/* Context: qp->lock held. */
+static void qp_chain(struct ibr_qp *qp, struct ibr_send_slot *send)
+{
+	struct ib_send_wr *wr = &send->wr.wr;
+
+	wr->wr_id = qp->posted;
+	qp->order[qp->posted++ % qp->send_depth] = send->slot.index;
+	qp->holds |= !!send->slot.frag;
+	if (++qp->unsignalled >= SIGNAL_EVERY) {
+		wr->send_flags = IB_SEND_SIGNALED;
+		qp->unsignalled = 0;
+		qp->holds = false;
+		qp->reapable = qp->posted;
+	}
+	if (qp->chain)
+		qp->chain_last->next = wr;
+	else
+		qp->chain = wr;
+	qp->chain_last = wr;
+}
+
 void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
@@ -446,20 +484,60 @@ void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ib
 		qp_fail(qp, -ENOMEM);
 		goto out;
 	}
-	wr->wr_id = qp->posted;
-	qp->order[qp->posted++ % qp->send_depth] = slot->index;
-	qp->holds |= !!send->slot.frag;
-	if (++qp->unsignalled >= SIGNAL_EVERY) {
-		wr->send_flags = IB_SEND_SIGNALED;
-		qp->unsignalled = 0;
-		qp->holds = false;
-		qp->reapable = qp->posted;
+	qp_chain(qp, send);
+out:
+	spin_unlock(&qp->lock);
+}
+
+/* The work request takes from where the user's memory lies. */
+static int slot_attach_write(struct ibr_qp *qp, struct ibr_send_slot *send, const struct bio_vec *segment,
+			     int segments, struct ibr_frag *frag)
+{
+	struct ib_device *ib = qp->device->ib;
+	int i;
+
+	for (i = 0; i < segments; i++) {
+		struct ib_sge *sge = &send->sge[i];
+
+		sge->addr = ib_dma_map_page(ib, segment[i].bv_page, segment[i].bv_offset, segment[i].bv_len,
+					    DMA_TO_DEVICE);
+		if (ib_dma_mapping_error(ib, sge->addr)) {
+			slot_unmap_write(qp, send);
+			return -ENOMEM;
+		}
+		sge->length = segment[i].bv_len;
+		send->writes++;
 	}
-	if (qp->chain)
-		qp->chain_last->next = wr;
-	else
-		qp->chain = wr;
-	qp->chain_last = wr;
+	ibr_frag_get(frag);
+	send->slot.frag = frag;
+	ibr_umem_read_begin(&frag->send->umem);
+	return 0;
+}
+
+void ibr_qp_write(struct ibr_qp *qp, struct ibr_slot *slot, const struct bio_vec *segment, int segments, u64 address,
+		  u32 key, u32 immediate, struct ibr_frag *frag)
+{
+	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
+	struct ib_send_wr *wr = &send->wr.wr;
+
+	spin_lock(&qp->lock);
+	if (unlikely(qp->closed)) {
+		slot_release(qp, send);
+		goto out;
+	}
+	if (unlikely(slot_attach_write(qp, send, segment, segments, frag))) {
+		slot_release(qp, send);
+		qp_fail(qp, -ENOMEM);
+		goto out;
+	}
+	wr->num_sge = segments;
+	wr->send_flags = 0;
+	wr->next = NULL;
+	wr->opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr->ex.imm_data = cpu_to_be32(immediate);
+	send->write.remote_addr = address;
+	send->write.rkey = key;
+	qp_chain(qp, send);
 out:
 	spin_unlock(&qp->lock);
 }
@@ -517,6 +595,11 @@ struct ibr_slot *ibr_verbs_slot(struct ibr_path *path)
 void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	ibr_qp_post(path->qp, slot, length, frag);
+}
+
+struct ibr_qp *ibr_verbs_rdma(struct ibr_path *path)
+{
+	return path->qp;
 }
 
 void ibr_verbs_flush(struct ibr_path *path)
@@ -679,6 +762,26 @@ static void qp_deliver_held(struct ibr_qp *qp, struct touched *touched)
 	qp_post_recvs(qp, chain);
 }
 
+/* The peer has written to memory; its immediate value says where. The buffer is as it was. */
+static void qp_written(struct ibr_qp *qp, const struct ib_wc *wc, struct touched *touched)
+{
+	struct ibr_path *path = qp->path;
+
+	if (unlikely(!path || !touched_add(touched, path))) {
+		qp_count_drop(qp, WIRE_BAD_TOKEN);
+		return;
+	}
+	/*
+	 * A queue pair that replaces another one, which the peer has already, and the path has not. Unlike a packet,
+	 * this cannot wait: the memory may be somebody else's by then. It is sent again.
+	 */
+	if (unlikely(!READ_ONCE(qp->live))) {
+		ibr_path_count_early(path);
+		return;
+	}
+	ibr_path_written(path, be32_to_cpu(wc->ex.imm_data), wc->byte_len, qp);
+}
+
 /* Context: owner. Return: the buffer is free again */
 static bool qp_receive(struct ibr_qp *qp, const struct ib_wc *wc, struct touched *touched)
 {
@@ -689,6 +792,10 @@ static bool qp_receive(struct ibr_qp *qp, const struct ib_wc *wc, struct touched
 		if (!READ_ONCE(qp->failed))
 			WRITE_ONCE(qp->failed, wc_error(wc));
 		return false;
+	}
+	if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
+		qp_written(qp, wc, touched);
+		return true;
 	}
 	if (unlikely(wc->byte_len < qp->grh || wc->byte_len > recv->sge.length)) {
 		qp_count_drop(qp, WIRE_BAD_LENGTH);
@@ -985,7 +1092,7 @@ static void qp_init_attr(struct ibr_qp *qp, struct ib_qp_init_attr *attr)
 		.cap = {
 			.max_send_wr = qp->send_depth,
 			.max_recv_wr = qp->recv_depth,
-			.max_send_sge = 2,
+			.max_send_sge = IBR_WRITE_SEGMENTS,
 			.max_recv_sge = 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,

@@ -22,12 +22,15 @@
 #include "../reliability/wire.h"
 #include "transport.h"
 
+struct bio_vec;
+struct ibr_mrs;
 struct ibr_path;
 struct ibr_port;
 struct rdma_cm_id;
 
 #define IBR_PACKET_MIN		256	/* smallest packet_max that a path can work with */
 #define IBR_PACKET_MAX		4096	/* largest: one packet of the largest path MTU */
+#define IBR_WRITE_SEGMENTS	2	/* places that one RDMA write may take from: a packet touches so many pages */
 #define IBR_QKEY		0xc1b5e1cdu	/* top bit set: only kernels may use it */
 
 /**
@@ -35,6 +38,7 @@ struct rdma_cm_id;
  * @ib: the device
  * @pd: protection domain of everything on it
  * @types: bit (1 << IB_QPT_...) for each queue pair type that it can make
+ * @mrs: its memory regions, or NULL: it has none
  * @port_count: entries of @ports
  * @ports: those that speak something we know, usable or not
  * @users: one for being registered, one for each queue pair and address handle, and for each port that somebody
@@ -50,6 +54,7 @@ struct ibr_device {
 	struct ib_device *ib;		/* immutable from here ... */
 	struct ib_pd *pd;
 	u32 types;
+	struct ibr_mrs *mrs;
 	u32 port_count;
 	struct ibr_port *ports;		/* ... to here */
 	refcount_t users;
@@ -129,16 +134,22 @@ struct ibr_area {
 /**
  * struct ibr_send_slot - a work request of the send queue
  * @slot: the part that the drive sees
- * @wr: what the adapter gets; connections use only its .wr
- * @sge: the header, and the fragment's payload
+ * @wr: what the adapter gets; connections use only its .wr ...
+ * @write: ... unless it is an RDMA write
+ * @sge: the header, and the fragment's payload; of an RDMA write, the memory that it takes from
+ * @writes: entries of @sge that are user memory, which is mapped; 0: it is no RDMA write
  * @frag_dma: mapping of the fragment's payload, if there is one
  * @frag_len: bytes of it
  * @dest: UD: where it goes, with a reference while posted
  */
 struct ibr_send_slot {
 	struct ibr_slot slot;
-	struct ib_ud_wr wr;
-	struct ib_sge sge[2];
+	union {
+		struct ib_ud_wr wr;
+		struct ib_rdma_wr write;
+	};
+	struct ib_sge sge[IBR_WRITE_SEGMENTS];
+	int writes;
 	dma_addr_t frag_dma;
 	u32 frag_len;
 	struct ibr_dest *dest;
@@ -342,12 +353,28 @@ void ibr_dest_put(struct ibr_dest *dest);
 /* What the ops of the transports do with a queue pair; @dest: datagrams: where they go. Contexts as in transport.h. */
 struct ibr_slot *ibr_qp_slot(struct ibr_qp *qp, struct ibr_dest *dest);
 void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+/**
+ * ibr_qp_write() - likewise: an RDMA write with an immediate value
+ * @qp: of a connection
+ * @slot: free slot; its header is not used
+ * @segment: user memory, resident until the work request is complete: the transport tells by ibr_umem_read_end()
+ * @segments: 1 to IBR_WRITE_SEGMENTS
+ * @address: where to, as the peer has said
+ * @key: likewise
+ * @immediate: for the peer
+ * @frag: of a send whose memory it is; the transport takes a reference for the life of the work request
+ *
+ * Errors are reported by ibr_path_broken(), later.
+ */
+void ibr_qp_write(struct ibr_qp *qp, struct ibr_slot *slot, const struct bio_vec *segment, int segments, u64 address,
+		  u32 key, u32 immediate, struct ibr_frag *frag);
 void ibr_qp_flush(struct ibr_qp *qp);
 
 /* The ops themselves, for the path's own queue pair. */
 struct ibr_slot *ibr_verbs_slot(struct ibr_path *path);
 void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
 		    struct ibr_frag *frag);
+struct ibr_qp *ibr_verbs_rdma(struct ibr_path *path);
 void ibr_verbs_flush(struct ibr_path *path);
 /* Likewise, to the path's destination. */
 void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);

@@ -280,8 +280,8 @@ static void path_describe(struct kunit *test, struct ibr_path *path)
 			pr_info("  transfer %u: length %llu asked %llu done %llu busy %u missing %u+%u\n",
 				transfer->h.id, transfer->length, transfer->asked, transfer->done,
 				transfer->umem_busy,
-				transfer->window[0].length ? transfer->window[0].missing : 0,
-				transfer->window[1].length ? transfer->window[1].missing : 0);
+				transfer->window[0].state ? transfer->window[0].missing : 0,
+				transfer->window[1].state ? transfer->window[1].missing : 0);
 	}
 	spin_unlock_bh(&path->lock);
 }

@@ -18,6 +18,7 @@ struct ib_cq {
 	u32 room;
 	bool armed;
 	std::deque<ib_wc> entries;
+	tasklet_struct poll; // of ib_alloc_cq()
 };
 
 struct ib_ah {
@@ -40,6 +41,16 @@ struct SendRequest {
 	std::vector<ib_sge> sges;
 	u32 to_node, to_qp;
 	std::shared_ptr<sim::Origin> origin;
+	bool written;
+	u64 address;
+	u32 key, immediate;
+	struct Mr *registered; // nothing is sent: this is to be done
+};
+
+struct Mr : ib_mr {
+	std::vector<std::pair<u8 *, u32>> pieces;
+	u64 length = 0;
+	bool valid = false;
 };
 
 struct RecvRequest {
@@ -67,6 +78,9 @@ struct Qp : ib_qp {
 
 std::map<u64, Qp *> by_key;
 std::map<std::pair<u32, u32>, Qp *> by_number;
+std::map<std::pair<u32, u32>, Mr *> regions; // by node and key
+std::vector<u32> free_regions;               // keys
+u32 next_region = 1;
 std::vector<u32> free_numbers[SIM_NODES_MAX];
 std::unordered_map<const void *, Packet> received;
 std::deque<Packet> memory; // of the wire, for replays
@@ -92,6 +106,18 @@ void cq_push(ib_cq *cq, const ib_wc &wc)
 	sim_preempt_off--;
 }
 
+ib_wc wc_of(u64 id, ib_wc_status status, u32 bytes = 0, ib_wc_opcode opcode = IB_WC_RECV, u32 immediate = 0)
+{
+	ib_wc wc{};
+
+	wc.wr_id = id;
+	wc.status = status;
+	wc.byte_len = bytes;
+	wc.opcode = opcode;
+	wc.ex.imm_data = htonl(immediate);
+	return wc;
+}
+
 template<typename Function>
 void later(u64 delay, u32 node, Function function)
 {
@@ -109,12 +135,12 @@ void later(u64 delay, u32 node, Function function)
 void qp_flush(Qp *qp)
 {
 	for (const auto &send : qp->sends)
-		cq_push(qp->send_cq, {send.wr_id, IB_WC_WR_FLUSH_ERR, 0});
+		cq_push(qp->send_cq, wc_of(send.wr_id, IB_WC_WR_FLUSH_ERR));
 	qp->sends.clear();
 	qp->launched = 0;
 	qp->attempt++;
 	for (const auto &recv : qp->recvs)
-		cq_push(qp->recv_cq, {recv.wr_id, IB_WC_WR_FLUSH_ERR, 0});
+		cq_push(qp->recv_cq, wc_of(recv.wr_id, IB_WC_WR_FLUSH_ERR));
 	qp->recvs.clear();
 }
 
@@ -124,6 +150,30 @@ void qp_error(Qp *qp)
 		qp->device->node, qp->recvs.size(), qp->recv_cq->entries.size());
 	qp->state = IB_QPS_ERR;
 	qp_flush(qp);
+}
+
+// Writes to memory that was registered for it. Return: there is any.
+bool write(const Packet &packet)
+{
+	const auto it = regions.find({packet.to_node, packet.key});
+	if (it == regions.end() || !it->second->valid)
+		return false;
+	const Mr &mr = *it->second;
+	u64 at = packet.address - mr.iova, done = 0;
+	if (packet.address < mr.iova || at > mr.length || packet.bytes.size() > mr.length - at)
+		return false;
+	for (const auto &[memory, bytes] : mr.pieces) {
+		if (at < bytes && done < packet.bytes.size()) {
+			const u64 part = std::min<u64>(bytes - at, packet.bytes.size() - done);
+			std::memcpy(memory + at, packet.bytes.data() + done, part);
+			done += part;
+			at = 0;
+		} else {
+			at -= std::min<u64>(at, bytes);
+		}
+	}
+	sim_counts.written++;
+	return true;
 }
 
 // Return: it was taken, or dropped for good; false: an RC sender has to try again.
@@ -142,6 +192,21 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 	if (qp->recvs.empty())
 		return !faithful;
 	const auto recv = qp->recvs.front();
+	if (packet.written) {
+		if (!write(packet)) {
+			sim_trace("a write by key %x of node %u is refused", packet.key, packet.from_node);
+			// Of a connection that is reliable, both ends fail.
+			if (faithful)
+				qp_error(qp);
+			return !faithful;
+		}
+		qp->recvs.pop_front();
+		sim_note(sim_now() ^ packet.origin->id << 32 ^ packet.bytes.size());
+		cq_push(qp->recv_cq,
+			wc_of(recv.wr_id, IB_WC_SUCCESS, static_cast<u32>(packet.bytes.size()),
+				IB_WC_RECV_RDMA_WITH_IMM, packet.immediate));
+		return true;
+	}
 	const u64 header = type == IB_QPT_UD ? grh : 0;
 	if (packet.bytes.size() + header > recv.length)
 		return !faithful;
@@ -151,7 +216,8 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 	std::memcpy(to + header, packet.bytes.data(), packet.bytes.size());
 	received[to + header] = packet;
 	sim_note(sim_now() ^ packet.origin->id << 32 ^ packet.bytes.size());
-	cq_push(qp->recv_cq, {recv.wr_id, IB_WC_SUCCESS, static_cast<u32>(packet.bytes.size() + header)});
+	cq_push(qp->recv_cq,
+		wc_of(recv.wr_id, IB_WC_SUCCESS, static_cast<u32>(packet.bytes.size() + header)));
 	return true;
 }
 
@@ -181,6 +247,9 @@ void launch(const Packet &packet, ib_qp_type type, const sim::Fate &fate)
 {
 	for (const u64 delay : fate.arrivals) {
 		later(delay, packet.to_node, [copy = packet, type, hurt = fate.damaged]() mutable {
+			// What has no header of ours is the adapters' to check.
+			if (hurt && copy.written)
+				return;
 			if (hurt)
 				damage(copy);
 			arrive(copy, type, false);
@@ -214,7 +283,7 @@ void qp_kick(Qp *qp, u64 delay)
 void send_done(Qp *qp, const SendRequest &request, ib_wc_status status)
 {
 	if (request.signaled || status != IB_WC_SUCCESS)
-		cq_push(qp->send_cq, {request.wr_id, status, 0});
+		cq_push(qp->send_cq, wc_of(request.wr_id, status));
 }
 
 // An RC packet comes to its end. If it was not taken, those behind it were sent in vain, too.
@@ -239,7 +308,7 @@ void rc_result(u64 key, u64 attempt, bool arrived)
 	if (++qp->tries > rc_retries) {
 		const auto request = qp->sends.front();
 		qp->sends.pop_front();
-		cq_push(qp->send_cq, {request.wr_id, IB_WC_RETRY_EXC_ERR, 0});
+		cq_push(qp->send_cq, wc_of(request.wr_id, IB_WC_RETRY_EXC_ERR));
 		qp_error(qp);
 	} else {
 		qp_kick(qp, rc_timeout_ns);
@@ -265,7 +334,25 @@ void qp_next(u64 key)
 	if (qp->state != IB_QPS_RTS || qp->sends.size() <= qp->launched)
 		return;
 	const auto &request = qp->sends[qp->launched];
+	if (request.registered) {
+		const auto done = request;
+		qp->sends.pop_front();
+		if (sim_troubled && sim_chance(stream, sim_config.reg_errors)) {
+			send_done(qp, done, IB_WC_GENERAL_ERR);
+			qp_error(qp);
+			return;
+		}
+		done.registered->valid = true;
+		send_done(qp, done, IB_WC_SUCCESS);
+		if (!qp->sends.empty() && !qp->busy)
+			qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));
+		return;
+	}
 	Packet packet;
+	packet.written = request.written;
+	packet.address = request.address;
+	packet.key = request.key;
+	packet.immediate = request.immediate;
 	packet.from_node = qp->device->node;
 	packet.from_qp = qp->qp_num;
 	packet.to_node = request.to_node;
@@ -276,7 +363,8 @@ void qp_next(u64 key)
 		packet.bytes.insert(packet.bytes.end(), from, from + sge.length);
 	}
 	const bool faithful = qp->qp_type == IB_QPT_RC;
-	const bool carries = packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]);
+	const bool carries =
+		packet.written || (packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]));
 	const auto fate =
 		sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
 	sim_counts.packets++;
@@ -360,6 +448,27 @@ std::size_t adapter_left()
 	return by_key.size();
 }
 
+bool adapter_may_read(const u8 *memory, u64 bytes)
+{
+	const u64 start = reinterpret_cast<u64>(memory);
+
+	for (const auto &[key, qp] : by_key)
+		for (const auto &send : qp->sends)
+			for (const auto &sge : send.sges)
+				if (sge.addr < start + bytes && start < sge.addr + sge.length)
+					return true;
+	return false;
+}
+
+bool adapter_may_write(const u8 *memory, u64 bytes)
+{
+	for (const auto &[key, mr] : regions)
+		for (const auto &[piece, length] : mr->pieces)
+			if (mr->valid && piece < memory + bytes && memory < piece + length)
+				return true;
+	return false;
+}
+
 const Packet *adapter_packet(const void *buffer)
 {
 	const auto it = received.find(buffer);
@@ -390,7 +499,100 @@ ib_cq *ib_create_cq(ib_device *, void (*completed)(ib_cq *, void *), void (*)(ib
 	sim_might_sleep("ib_create_cq");
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
-	return new ib_cq{completed, context, attr->cqe, false, {}};
+	return new ib_cq{completed, context, attr->cqe, false, {}, {}};
+}
+
+// Completions are handed out by a softirq of the core's.
+static void cq_poll(tasklet_struct *tasklet)
+{
+	ib_cq *cq = container_of(tasklet, ib_cq, poll);
+
+	while (!cq->entries.empty()) {
+		ib_wc wc = cq->entries.front();
+		cq->entries.pop_front();
+		wc.wr_cqe->done(cq, &wc);
+	}
+	cq->armed = true;
+}
+
+ib_cq *ib_alloc_cq(ib_device *, void *, int entries, int, ib_poll_context)
+{
+	sim_might_sleep("ib_alloc_cq");
+	if (sim_alloc_refuse(GFP_KERNEL))
+		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
+	auto *cq = new ib_cq{[](ib_cq *completed, void *) { tasklet_schedule(&completed->poll); }, nullptr,
+		static_cast<u32>(entries), true, {}, {}};
+	tasklet_setup(&cq->poll, cq_poll);
+	return cq;
+}
+
+void ib_free_cq(ib_cq *cq)
+{
+	sim_might_sleep("ib_free_cq");
+	tasklet_kill(&cq->poll);
+	delete cq;
+}
+
+void ib_drain_sq(ib_qp *base)
+{
+	Qp *qp = of(base);
+
+	sim_might_sleep("ib_drain_sq");
+	if (qp->state != IB_QPS_ERR)
+		qp_error(qp);
+	while (!qp->send_cq->entries.empty())
+		if (!sim_run_one())
+			sim_fail("progress", "a queue that is drained does not get empty");
+}
+
+// Keys come again soon, so that late writes find other memory.
+ib_mr *ib_alloc_mr(ib_pd *pd, ib_mr_type, u32)
+{
+	sim_might_sleep("ib_alloc_mr");
+	if (sim_alloc_refuse(GFP_KERNEL))
+		return static_cast<ib_mr *>(ERR_PTR(-ENOMEM));
+	auto *mr = new Mr;
+	mr->device = pd->device;
+	if (!free_regions.empty() && sim_chance(stream, 700'000)) {
+		mr->rkey = free_regions.back();
+		free_regions.pop_back();
+	} else {
+		mr->rkey = next_region++;
+	}
+	mr->lkey = mr->rkey;
+	regions[{mr->device->node, mr->rkey}] = mr;
+	return mr;
+}
+
+int ib_dereg_mr(ib_mr *base)
+{
+	auto *mr = static_cast<Mr *>(base);
+
+	sim_might_sleep("ib_dereg_mr");
+	for (const auto &[key, qp] : by_key)
+		for (const auto &send : qp->sends)
+			if (send.registered == mr)
+				sim_fail("adapter", "a region goes that is being registered");
+	regions.erase({mr->device->node, mr->rkey});
+	free_regions.push_back(mr->rkey);
+	delete mr;
+	return 0;
+}
+
+int ib_map_mr_sg(ib_mr *base, scatterlist *sg, int entries, unsigned int *, unsigned int)
+{
+	auto *mr = static_cast<Mr *>(base);
+
+	for (int i = 0; i < entries; i++) {
+		const bool first = !i, last = i == entries - 1;
+		// What an adapter can take: pages, of which only the first and the last may be cut.
+		if ((!first && sg[i].offset) || (!last && sg[i].offset + sg[i].length != PAGE_SIZE))
+			return i;
+		mr->pieces.emplace_back(reinterpret_cast<u8 *>(sg[i].page) + sg[i].offset, sg[i].length);
+		mr->length += sg[i].length;
+	}
+	mr->iova = reinterpret_cast<u64>(mr->pieces[0].first);
+	return entries;
 }
 
 void ib_destroy_cq(ib_cq *cq)
@@ -507,6 +709,22 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 			request.to_node = ud->ah->node;
 			request.to_qp = ud->remote_qpn;
 		}
+		request.written = wr->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
+		if (request.written) {
+			const auto *write = container_of(wr, ib_rdma_wr, wr);
+			request.address = write->remote_addr;
+			request.key = write->rkey;
+			request.immediate = ntohl(wr->ex.imm_data);
+		}
+		request.registered = nullptr;
+		if (wr->opcode == IB_WR_REG_MR) {
+			request.registered = static_cast<Mr *>(container_of(wr, ib_reg_wr, wr)->mr);
+			if (qp->state == IB_QPS_ERR)
+				cq_push(qp->send_cq, wc_of(wr->wr_id, IB_WC_WR_FLUSH_ERR));
+			else
+				qp->sends.push_back(std::move(request));
+			continue;
+		}
 		request.origin = std::make_shared<sim::Origin>();
 		request.origin->id = next_packet++;
 		request.origin->node = qp->device->node;
@@ -515,7 +733,7 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 		request.origin->known =
 			sim_origin(qp->context, wr, &request.origin->token, &request.origin->to);
 		if (qp->state == IB_QPS_ERR) {
-			cq_push(qp->send_cq, {wr->wr_id, IB_WC_WR_FLUSH_ERR, 0});
+			cq_push(qp->send_cq, wc_of(wr->wr_id, IB_WC_WR_FLUSH_ERR));
 			continue;
 		}
 		if (qp->sends.size() >= qp->send_room)
@@ -533,7 +751,7 @@ int ib_post_recv(ib_qp *base, const ib_recv_wr *wr, const ib_recv_wr **bad)
 
 	for (; wr; wr = wr->next) {
 		if (qp->state == IB_QPS_ERR) {
-			cq_push(qp->recv_cq, {wr->wr_id, IB_WC_WR_FLUSH_ERR, 0});
+			cq_push(qp->recv_cq, wc_of(wr->wr_id, IB_WC_WR_FLUSH_ERR));
 			continue;
 		}
 		if (qp->recvs.size() >= qp->recv_room) {

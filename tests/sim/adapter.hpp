@@ -25,6 +25,9 @@ ib_qp *adapter_pick(bool connections_only);
 void adapter_deafen(ib_qp *qp);
 void adapter_break(ib_qp *qp);
 std::size_t adapter_left();
+// Is there anything posted, or registered, by which this memory may be read, or written, later?
+bool adapter_may_read(const u8 *memory, u64 bytes);
+bool adapter_may_write(const u8 *memory, u64 bytes);
 
 // By whom the packet in a receive buffer was sent; for the checkers.
 const Packet *adapter_packet(const void *buffer);

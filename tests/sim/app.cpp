@@ -4,6 +4,7 @@
 
 #include "app.hpp"
 
+#include "adapter.hpp"
 #include "model.hpp"
 
 #include <algorithm>
@@ -759,6 +760,8 @@ void Apps::sent(Life &, Send &send, const ibrelk_completion &completion)
 	if (send.quiet && !completion.status)
 		sim_fail("completion", "send %llu succeeds aloud", send.id);
 	send.status = completion.status;
+	if (send.length && adapter_may_read(send.buffer.get(), send.length))
+		sim_fail("fence", "send %llu completes, and an adapter may still read it", send.id);
 	model_sent(send);
 	// Whoever still reads it reads rubbish.
 	std::memset(send.buffer.get(), 0xee, send.length);
@@ -773,6 +776,8 @@ void Apps::received(Life &life, Receive &receive, const ibrelk_completion &compl
 
 	receive.status = completion.status;
 	receive.completed_at = sim_now();
+	if (adapter_may_write(receive.buffer.get(), receive.length + 2 * guard))
+		sim_fail("fence", "receive %llu completes, and an adapter may still write to it", receive.id);
 	life.posted.erase(std::remove(life.posted.begin(), life.posted.end(), &receive), life.posted.end());
 	for (u64 i = 0; i < guard; i++)
 		if (receive.buffer[i] != guard_byte ||
@@ -846,6 +851,8 @@ void Apps::part_received(Receive &whole, const ibrelk_completion &completion)
 	if (completion.length > part.length && part.offset)
 		sim_fail("status", "receive %llu takes %llu bytes at %llu, too many", whole.id,
 			static_cast<u64>(completion.length), part.offset);
+	if (adapter_may_write(whole.buffer.get() + guard + part.offset, std::min<u64>(part.length, completion.length)))
+		sim_fail("fence", "receive %llu has a message, and an adapter may still write to it", whole.id);
 	whole.messages--;
 	whole.parts.push_back(std::move(made));
 	last_arrival = sim_now();

@@ -203,6 +203,14 @@ void draw_looking(struct sim_config &c)
 	c.pieces = maybe(15) ? scaled(10'000, 1'000'000) : 0;
 }
 
+void draw_regions(struct sim_config &c, bool calm)
+{
+	c.zero_copy_min = maybe(60) ? pick({1, 100, 9000}) : 131072;
+	c.regions = maybe(80) ? 16 : pick({0, 1, 2, 3});
+	if (!calm)
+		c.reg_errors = maybe(7) ? scaled(1000, 300'000) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -237,6 +245,7 @@ struct sim_config config_draw(u64 seed)
 	if (!calm)
 		draw_arming(c);
 	draw_looking(c);
+	draw_regions(c, calm);
 	return c;
 }
 
@@ -279,7 +288,7 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
-		&sim_config::arm_errors};
+		&sim_config::arm_errors, &sim_config::reg_errors};
 }
 
 std::vector<u64 sim_config::*> config_members()

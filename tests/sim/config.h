@@ -53,6 +53,8 @@
 	X(auto_uc_max, "module parameter", 256)                                                               \
 	X(peer_timeout_ms, "module parameter", 30000)                                                         \
 	X(connect_timeout_ms, "module parameter", 10000)                                                      \
+	X(zero_copy_min, "module parameter", 131072)                                                          \
+	X(regions, "module parameter", 128)                                                                   \
 	X(linger_ms, "module parameter", 10000)                                                               \
 	/* the wire */                                                                                        \
 	X(mtu, "bytes of a packet", 4096)                                                                     \
@@ -84,6 +86,7 @@
 	X(qp_errors, "queue pairs that fail", 0)                                                              \
 	X(rebuild_errors, "steps of bringing a datagram queue pair back that an adapter refuses, ppm", 0)     \
 	X(arm_errors, "completion queues that an adapter does not arm, ppm", 0)                                \
+	X(reg_errors, "regions of memory that an adapter does not register, ppm", 0)                          \
 	X(post_errors, "lists of work requests that an adapter refuses, ppm", 0)                              \
 	X(mtu_changes, "times that the packet size changes", 0)                                               \
 	X(restarts, "nodes that start anew", 0)                                                               \

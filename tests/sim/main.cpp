@@ -182,10 +182,10 @@ int main(int argc, char **argv)
 		}
 	}
 	std::printf("%llu runs, %llu messages, %llu delivered, %llu MiB, %llu packets (%llu lost, %llu "
-		    "refused), %llu lanes, "
+		    "refused, %llu writes), %llu lanes, "
 		    "%llu events, %llu interruptions, fingerprint %016llx\n",
 		runs, sum.messages, sum.delivered, sum.bytes >> 20, sum.packets, sum.lost, sum.rejected_old,
-		sum.lanes, sum.events, sum.preempted, fingerprint);
+		sum.written, sum.lanes, sum.events, sum.preempted, fingerprint);
 	std::printf("%llu passed, %llu failed\n", runs - failed, failed);
 	return failed ? 1 : 0;
 }

@@ -14,7 +14,7 @@
 extern int (*const sim_module_init)(void);
 extern void (*const sim_module_exit)(void);
 
-#define PARAMS(X) X(window_pkts) X(congestion) X(target_us) X(rto_min_us) X(ud_recv_depth) X(peer_timeout_ms) \
+#define PARAMS(X) X(window_pkts) X(congestion) X(target_us) X(rto_min_us) X(ud_recv_depth) X(zero_copy_min) X(regions) X(peer_timeout_ms) \
 	X(connect_timeout_ms) X(linger_ms) X(auto_uc_rate) X(auto_uc_idle_ms) X(auto_uc_max)
 #define X(name) extern void *const sim_param_##name;
 PARAMS(X)
@@ -135,6 +135,8 @@ void sim_node_start(u32 node)
 
 	snprintf(n->device.dev.name, sizeof(n->device.dev.name), "node%u", node % 1000);
 	n->device.attrs.max_qp_wr = (int)sim_config.wr_max;
+	n->device.attrs.device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
+	n->device.attrs.max_fast_reg_page_list_len = 512;
 	n->device.phys_port_cnt = 1;
 	n->device.node = node;
 	sim_gid(node, false, n->attr.gid.raw);

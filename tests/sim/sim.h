@@ -54,7 +54,7 @@ void sim_note(u64 value);
 /* What is counted over all runs */
 struct sim_counts {
 	u64 events, packets, lost, accepted, preempted, messages, delivered, bytes, connections, lanes, refused_allocs;
-	u64 rejected_old;
+	u64 rejected_old, written;
 };
 
 extern struct sim_counts sim_counts;

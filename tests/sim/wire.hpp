@@ -30,6 +30,9 @@ struct Packet {
 	std::vector<u8> bytes;
 	std::shared_ptr<Origin> origin;
 	bool damaged = false;
+	bool written = false; // an RDMA write, with an immediate value
+	u64 address = 0;
+	u32 key = 0, immediate = 0;
 };
 
 // What the network did to a packet: nothing, one, or more arrivals.

@@ -504,8 +504,8 @@ static void describe_path(const struct ibr_path *path)
 		list_for_each_entry(transfer, &in->transfers, link)
 			fprintf(stderr, "    transfer %u: length %llu asked %llu done %llu busy %u missing %u+%u\n",
 				transfer->h.id, transfer->length, transfer->asked, transfer->done, transfer->umem_busy,
-				transfer->window[0].length ? transfer->window[0].missing : 0,
-				transfer->window[1].length ? transfer->window[1].missing : 0);
+				transfer->window[0].state ? transfer->window[0].missing : 0,
+				transfer->window[1].state ? transfer->window[1].missing : 0);
 	}
 }
 

@@ -98,6 +98,7 @@ struct delayed_work {
 
 #define WQ_UNBOUND	0
 #define WQ_MEM_RECLAIM	0
+#define WQ_HIGHPRI	0
 #define INIT_WORK(w, f)		(*(w) = (struct work_struct) { .function = (f) })
 #define INIT_DELAYED_WORK(w, f)	(*(w) = (struct delayed_work) { .work = { .function = (f) } })
 #define DECLARE_DELAYED_WORK(name, f)	struct delayed_work name = { .work = { .function = (f) } }

@@ -19,7 +19,10 @@ extern "C" {
 enum ib_qp_type { IB_QPT_RC = 2, IB_QPT_UC = 3, IB_QPT_UD = 4 };
 enum ib_qp_state { IB_QPS_RESET, IB_QPS_INIT, IB_QPS_RTR, IB_QPS_RTS, IB_QPS_ERR };
 enum ib_wc_status { IB_WC_SUCCESS, IB_WC_WR_FLUSH_ERR, IB_WC_RETRY_EXC_ERR, IB_WC_GENERAL_ERR };
-enum ib_wr_opcode { IB_WR_SEND };
+enum ib_wr_opcode { IB_WR_SEND, IB_WR_RDMA_WRITE_WITH_IMM, IB_WR_REG_MR };
+enum ib_wc_opcode { IB_WC_SEND, IB_WC_RECV, IB_WC_RECV_RDMA_WITH_IMM };
+enum ib_poll_context { IB_POLL_SOFTIRQ };
+enum ib_mr_type { IB_MR_TYPE_MEM_REG };
 enum dma_data_direction { DMA_TO_DEVICE, DMA_FROM_DEVICE };
 enum ib_event_type {
 	IB_EVENT_QP_FATAL, IB_EVENT_QP_REQ_ERR, IB_EVENT_QP_ACCESS_ERR, IB_EVENT_COMM_EST,
@@ -35,6 +38,21 @@ enum ib_event_type {
 #define IB_QP_PORT			4
 #define IB_QP_QKEY			8
 #define IB_QP_SQ_PSN			16
+#define IB_QP_ACCESS_FLAGS		32
+#define IB_QP_AV			64
+#define IB_QP_PATH_MTU			128
+#define IB_QP_DEST_QPN			256
+#define IB_QP_RQ_PSN			512
+#define IB_QP_MAX_DEST_RD_ATOMIC	1024
+#define IB_QP_MIN_RNR_TIMER		2048
+#define IB_QP_TIMEOUT			4096
+#define IB_QP_RETRY_CNT			8192
+#define IB_QP_RNR_RETRY			16384
+#define IB_QP_MAX_QP_RD_ATOMIC		32768
+#define IB_ACCESS_LOCAL_WRITE		1
+#define IB_ACCESS_REMOTE_WRITE		2
+#define IB_DEVICE_MEM_MGT_EXTENSIONS	1
+#define IB_AH_GRH			1
 #define RDMA_CREATE_AH_SLEEPABLE	1
 #define RDMA_DESTROY_AH_SLEEPABLE	1
 
@@ -46,8 +64,10 @@ struct device {
 
 struct ib_device {
 	struct device dev;
-	struct {
+	struct ib_device_attr {
 		int max_qp_wr;
+		u64 device_cap_flags;
+		u32 max_fast_reg_page_list_len;
 	} attrs;
 	int num_comp_vectors;
 	u32 phys_port_cnt;
@@ -77,13 +97,43 @@ struct ib_sge {
 	u32 lkey;
 };
 
+struct ib_wc;
+struct ib_cqe {
+	void (*done)(struct ib_cq *cq, struct ib_wc *wc);
+};
+
 struct ib_send_wr {
 	struct ib_send_wr *next;
-	u64 wr_id;
+	union {
+		u64 wr_id;
+		struct ib_cqe *wr_cqe;
+	};
 	struct ib_sge *sg_list;
 	int num_sge;
 	enum ib_wr_opcode opcode;
 	int send_flags;
+	struct {
+		__be32 imm_data;
+	} ex;
+};
+
+struct ib_rdma_wr {
+	struct ib_send_wr wr;
+	u64 remote_addr;
+	u32 rkey;
+};
+
+struct ib_mr {
+	struct ib_device *device;
+	u32 lkey, rkey;
+	u64 iova;
+};
+
+struct ib_reg_wr {
+	struct ib_send_wr wr;
+	struct ib_mr *mr;
+	u32 key;
+	int access;
 };
 
 struct ib_ah;
@@ -102,13 +152,25 @@ struct ib_recv_wr {
 };
 
 struct ib_wc {
-	u64 wr_id;
+	union {
+		u64 wr_id;
+		struct ib_cqe *wr_cqe;
+	};
 	enum ib_wc_status status;
 	u32 byte_len;
+	enum ib_wc_opcode opcode;
+	struct {
+		__be32 imm_data;
+	} ex;
 };
 
 struct ib_grh {
 	u8 raw[40];
+};
+
+struct rdma_ah_attr {
+	u8 gid[16];
+	int type;
 };
 
 struct ib_qp_attr {
@@ -117,6 +179,10 @@ struct ib_qp_attr {
 	u32 port_num;
 	u32 qkey;
 	u32 sq_psn;
+	int path_mtu;
+	u32 dest_qp_num;
+	u8 min_rnr_timer, timeout, retry_cnt, rnr_retry;
+	struct rdma_ah_attr ah_attr;
 };
 
 struct ib_qp_init_attr {
@@ -136,15 +202,19 @@ struct ib_cq_init_attr {
 	u32 comp_vector;
 };
 
-struct rdma_ah_attr {
-	u8 gid[16];
-};
-
 struct ib_pd *ib_alloc_pd(struct ib_device *device, int flags);
 void ib_dealloc_pd(struct ib_pd *pd);
 struct ib_cq *ib_create_cq(struct ib_device *device, void (*completed)(struct ib_cq *, void *),
 			   void (*failed)(struct ib_event *, void *), void *context, const struct ib_cq_init_attr *attr);
 void ib_destroy_cq(struct ib_cq *cq);
+struct ib_cq *ib_alloc_cq(struct ib_device *device, void *context, int entries, int vector,
+			  enum ib_poll_context poll_context);
+void ib_free_cq(struct ib_cq *cq);
+void ib_drain_sq(struct ib_qp *qp);
+struct ib_mr *ib_alloc_mr(struct ib_pd *pd, enum ib_mr_type type, u32 max_pages);
+int ib_dereg_mr(struct ib_mr *mr);
+struct scatterlist;
+int ib_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int entries, unsigned int *offset, unsigned int page_size);
 int ib_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc);
 int ib_req_notify_cq(struct ib_cq *cq, int flags);
 struct ib_qp *ib_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr);
@@ -154,6 +224,30 @@ int ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr, const struct ib_
 int ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 struct ib_ah *rdma_create_ah(struct ib_pd *pd, struct rdma_ah_attr *attr, int flags);
 void rdma_destroy_ah(struct ib_ah *ah, int flags);
+
+/* Lists of pages */
+struct scatterlist {
+	struct page *page;
+	u32 offset, length;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+	u32 bv_len, bv_offset;
+};
+
+#define sg_init_table(sg, n)		memset(sg, 0, (n) * sizeof(*(sg)))
+#define sg_next(sg)			((sg) + 1)
+#define sg_set_page(sg, p, l, o)	((sg)->page = (p), (sg)->length = (l), (sg)->offset = (o))
+#define ib_dma_map_sg(ib, sg, n, direction)	(sim_alloc_refuse(GFP_KERNEL) ? 0 : (n))
+#define ib_dma_unmap_sg(ib, sg, n, direction)	do { } while (0)
+#define ib_dma_map_page(ib, p, offset, bytes, direction)	\
+	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p) + (offset))
+#define ib_dma_unmap_page(ib, dma, bytes, direction)	do { } while (0)
+#define rdma_ah_find_type(ib, port)		0
+#define rdma_ah_set_port_num(ah, port)		((void)(ah))
+#define rdma_ah_set_grh(ah, gid, a, i, b, c)	((void)(ah), (void)(gid))
+#define rdma_ah_set_ah_flags(ah, flags)		((void)(ah))
 
 /* An adapter reads and writes where the address says. */
 #define ib_dma_map_single(ib, p, bytes, direction)	\
@@ -277,6 +371,8 @@ static inline void ipv6_addr_set_v4mapped(u32 address, struct in6_addr *to)
 #define AF_IB 27
 #endif
 #define cpu_to_be16(x)		htons(x)
+#define cpu_to_be32(x)		htonl(x)
+#define be32_to_cpu(x)		ntohl(x)
 #define cpu_to_be64(x)		__builtin_bswap64(x)
 #define RDMA_IB_IP_PS_TCP	0x0000000001060000ull
 #define RDMA_IB_IP_PS_UDP	0x0000000001110000ull

@@ -228,7 +228,10 @@ struct ibrelk_counters {
 	__u64 tx_credit_waits;		/* times that a flow waited for eager credit */
 	__u64 window_cuts;		/* times that the window was made smaller: delay, loss, or silence */
 	__u64 lanes;			/* mode auto: UC queue pairs that the path has got */
-	__u64 reserved[5];
+	__u64 tx_written;		/* frames that an RDMA write from the user's memory stood for */
+	__u64 rx_written;		/* ... into the user's memory */
+	__u64 windows_copied;		/* parts of messages that could have been written so, but could not be registered */
+	__u64 reserved[2];
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */

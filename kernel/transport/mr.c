@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory regions; mr.h says how they are made and why they are used once.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+#include <linux/random.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+#include "mr.h"
+#include "verbs.h"
+
+#define MR_PAGES	(IBR_MR_MAX / PAGE_SIZE + 1)	/* a stretch may begin and end inside a page */
+
+static unsigned int regions = 128;
+module_param(regions, uint, 0444);
+MODULE_PARM_DESC(regions, "memory regions of each device for messages without a copy, at most 4096; 0: none");
+
+static struct workqueue_struct *mr_queue;
+
+/**
+ * struct ibr_mr - a region
+ * @link: in mrs->idle
+ * @mrs: whose; immutable
+ * @ib: in the device; NULL: it could not be made anew
+ * @cqe: called when it is registered
+ * @wr: work request that does that
+ * @sg: the pages, while it is in use
+ * @entries: how many
+ * @pages: as it was opened with
+ * @place: likewise
+ * @length: likewise
+ * @ops: likewise
+ * @context: likewise
+ * @mapped: @sg is
+ * @closing: @work is to end it, not to begin it
+ * @work: what may sleep
+ */
+struct ibr_mr {
+	struct list_head link;
+	struct ibr_mrs *mrs;
+	struct ib_mr *ib;
+	struct ib_cqe cqe;
+	struct ib_reg_wr wr;
+	struct scatterlist *sg;
+	int entries;
+	struct page **pages;
+	u32 place;
+	u32 length;
+	const struct ibr_mr_ops *ops;
+	void *context;
+	bool mapped;
+	bool closing;
+	struct work_struct work;
+};
+
+/**
+ * struct ibr_mrs - the regions of a device
+ * @device: whose; immutable
+ * @cq: of @qp
+ * @qp: registers
+ * @count: regions; immutable
+ * @state: bit MRS_FAILED: nothing is registered until @qp is brought back
+ * @rebuild_work: does that
+ * @lock: softirq-safe, a leaf; covers what follows
+ * @idle: regions that nobody uses
+ * @mr: all of them
+ */
+struct ibr_mrs {
+	struct ibr_device *device;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	u32 count;
+	unsigned long state;
+	struct work_struct rebuild_work;
+	spinlock_t lock;
+	struct list_head idle;
+	struct ibr_mr *mr;
+};
+
+#define MRS_FAILED	0
+
+/* ---- the queue pair that is connected to itself -------------------------------------------- */
+
+static int mrs_modify(struct ibr_mrs *mrs, struct ib_qp_attr *attr, enum ib_qp_state state, int mask)
+{
+	attr->qp_state = state;
+	return ib_modify_qp(mrs->qp, attr, mask | IB_QP_STATE);
+}
+
+/* From RESET to RTS. Nothing is ever sent, so it matters little where to. */
+static int mrs_ready(struct ibr_mrs *mrs)
+{
+	struct ib_device *ib = mrs->device->ib;
+	const struct ib_gid_attr *gid = NULL;
+	struct ib_qp_attr attr = {
+		.port_num = rdma_start_port(ib),
+		.path_mtu = IB_MTU_256,
+		.dest_qp_num = mrs->qp->qp_num,
+		.min_rnr_timer = 12,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+	};
+	int ret, i;
+
+	for (i = 0; i < 256; i++) {
+		gid = rdma_get_gid_attr(ib, attr.port_num, i);
+		if (!IS_ERR(gid))
+			break;
+	}
+	if (IS_ERR(gid))
+		return PTR_ERR(gid);
+	attr.ah_attr.type = rdma_ah_find_type(ib, attr.port_num);
+	rdma_ah_set_port_num(&attr.ah_attr, attr.port_num);
+	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&gid->gid, 0, i, 1, 0);
+	rdma_ah_set_ah_flags(&attr.ah_attr, IB_AH_GRH);
+
+	ret = mrs_modify(mrs, &attr, IB_QPS_INIT, IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
+	if (!ret)
+		ret = mrs_modify(mrs, &attr, IB_QPS_RTR, IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
+				 IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
+	if (!ret)
+		ret = mrs_modify(mrs, &attr, IB_QPS_RTS, IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+				 IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
+	rdma_put_gid_attr(gid);
+	return ret;
+}
+
+static void mrs_rebuild_work(struct work_struct *work)
+{
+	struct ibr_mrs *mrs = container_of(work, struct ibr_mrs, rebuild_work);
+	struct ib_qp_attr attr = {};
+	int ret;
+
+	/* Whatever was under way comes back with an error first. */
+	ib_drain_sq(mrs->qp);
+	ret = mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
+	if (!ret)
+		ret = mrs_ready(mrs);
+	if (ret)
+		pr_err("%s: memory cannot be registered any more (%d): long messages are copied\n",
+		       dev_name(&mrs->device->ib->dev), ret);
+	else
+		clear_bit(MRS_FAILED, &mrs->state);
+}
+
+static void mrs_fail(struct ibr_mrs *mrs)
+{
+	if (!test_and_set_bit(MRS_FAILED, &mrs->state))
+		queue_work(mr_queue, &mrs->rebuild_work);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static void mr_registered(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct ibr_mr *mr = container_of(wc->wr_cqe, struct ibr_mr, cqe);
+
+	if (unlikely(wc->status != IB_WC_SUCCESS)) {
+		mrs_fail(mr->mrs);
+		mr->ops->opened(mr->context, -EIO);
+		return;
+	}
+	mr->ops->opened(mr->context, 0);
+}
+
+/* With a key that nobody has had. */
+static int mr_make(struct ibr_mr *mr)
+{
+	struct ib_mr *ib = ib_alloc_mr(mr->mrs->device->pd, IB_MR_TYPE_MEM_REG, MR_PAGES);
+
+	if (IS_ERR(ib))
+		return PTR_ERR(ib);
+	mr->ib = ib;
+	return 0;
+}
+
+/* The pages as the adapter sees them. */
+static int mr_map(struct ibr_mr *mr)
+{
+	struct ib_device *ib = mr->mrs->device->ib;
+	u32 place = mr->place, left = mr->length, part;
+	struct scatterlist *sg;
+	int mapped;
+
+	mr->entries = DIV_ROUND_UP(offset_in_page(place) + left, PAGE_SIZE);
+	sg_init_table(mr->sg, mr->entries);
+	for (sg = mr->sg; left; sg = sg_next(sg), left -= part, place += part) {
+		part = min_t(u32, left, PAGE_SIZE - offset_in_page(place));
+		sg_set_page(sg, mr->pages[place >> PAGE_SHIFT], part, offset_in_page(place));
+	}
+	mapped = ib_dma_map_sg(ib, mr->sg, mr->entries, DMA_FROM_DEVICE);
+	if (!mapped)
+		return -ENOMEM;
+	mr->mapped = true;
+	if (ib_map_mr_sg(mr->ib, mr->sg, mapped, NULL, PAGE_SIZE) != mapped)
+		return -EINVAL;
+	/* Where it is in the peer's view is nobody's business, and not to be guessed from another one. */
+	mr->ib->iova = (get_random_u64() & PAGE_MASK & S64_MAX) | offset_in_page(mr->place);
+	return 0;
+}
+
+static int mr_register(struct ibr_mr *mr)
+{
+	const struct ib_send_wr *bad;
+
+	mr->cqe.done = mr_registered;
+	memset(&mr->wr, 0, sizeof(mr->wr));
+	mr->wr.wr.wr_cqe = &mr->cqe;
+	mr->wr.wr.opcode = IB_WR_REG_MR;
+	mr->wr.wr.send_flags = IB_SEND_SIGNALED;
+	mr->wr.mr = mr->ib;
+	mr->wr.key = mr->ib->rkey;
+	mr->wr.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
+	return ib_post_send(mr->mrs->qp, &mr->wr.wr, &bad);
+}
+
+static void mr_open(struct ibr_mr *mr)
+{
+	int ret = mr->ib ? 0 : mr_make(mr);
+
+	if (!ret)
+		ret = mr_map(mr);
+	if (!ret)
+		ret = mr_register(mr);
+	if (ret)
+		mr->ops->opened(mr->context, ret);
+}
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+static void mr_give_back(struct ibr_mr *mr)
+{
+	struct ibr_mrs *mrs = mr->mrs;
+
+	spin_lock_bh(&mrs->lock);
+	list_add_tail(&mr->link, &mrs->idle);
+	spin_unlock_bh(&mrs->lock);
+}
+
+static void mr_close(struct ibr_mr *mr)
+{
+	struct ibr_device *device = mr->mrs->device;
+
+	if (mr->ib)
+		ib_dereg_mr(mr->ib);
+	mr->ib = NULL;
+	if (mr->mapped)
+		ib_dma_unmap_sg(device->ib, mr->sg, mr->entries, DMA_FROM_DEVICE);
+	mr->mapped = false;
+	mr->ops->closed(mr->context);
+	/* One that cannot be made anew now is made when it is wanted. */
+	mr_make(mr);
+	mr_give_back(mr);
+	ibr_device_put(device);
+}
+
+static void mr_work(struct work_struct *work)
+{
+	struct ibr_mr *mr = container_of(work, struct ibr_mr, work);
+
+	if (mr->closing)
+		mr_close(mr);
+	else
+		mr_open(mr);
+}
+
+/* ---- for those who write and are written to ------------------------------------------------- */
+
+struct ibr_mr *ibr_mr_open(struct ibr_device *device, struct page **pages, u32 place, u32 length,
+			   const struct ibr_mr_ops *ops, void *context)
+{
+	struct ibr_mrs *mrs = device->mrs;
+	struct ibr_mr *mr = NULL;
+
+	if (!mrs || test_bit(MRS_FAILED, &mrs->state) || length > IBR_MR_MAX || !ibr_device_get(device))
+		return NULL;
+	spin_lock_bh(&mrs->lock);
+	mr = list_first_entry_or_null(&mrs->idle, struct ibr_mr, link);
+	if (mr)
+		list_del_init(&mr->link);
+	spin_unlock_bh(&mrs->lock);
+	if (!mr) {
+		ibr_device_put(device);
+		return NULL;
+	}
+	mr->pages = pages;
+	mr->place = place;
+	mr->length = length;
+	mr->ops = ops;
+	mr->context = context;
+	mr->closing = false;
+	queue_work(mr_queue, &mr->work);
+	return mr;
+}
+
+u32 ibr_mr_key(const struct ibr_mr *mr, u64 *address)
+{
+	*address = mr->ib->iova;
+	return mr->ib->rkey;
+}
+
+void ibr_mr_close(struct ibr_mr *mr)
+{
+	mr->closing = true;
+	queue_work(mr_queue, &mr->work);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static int mrs_make_regions(struct ibr_mrs *mrs)
+{
+	u32 i;
+
+	for (i = 0; i < mrs->count; i++) {
+		struct ibr_mr *mr = &mrs->mr[i];
+
+		mr->mrs = mrs;
+		INIT_LIST_HEAD(&mr->link);
+		INIT_WORK(&mr->work, mr_work);
+		mr->sg = kcalloc(MR_PAGES, sizeof(*mr->sg), GFP_KERNEL);
+		if (!mr->sg || mr_make(mr))
+			return -ENOMEM;
+		mr_give_back(mr);
+	}
+	return 0;
+}
+
+void ibr_mrs_destroy(struct ibr_mrs *mrs)
+{
+	u32 i;
+
+	if (!mrs)
+		return;
+	cancel_work_sync(&mrs->rebuild_work);
+	/* The last work may still be returning. */
+	flush_workqueue(mr_queue);
+	for (i = 0; mrs->mr && i < mrs->count; i++) {
+		if (mrs->mr[i].ib)
+			ib_dereg_mr(mrs->mr[i].ib);
+		kfree(mrs->mr[i].sg);
+	}
+	if (mrs->qp)
+		ib_destroy_qp(mrs->qp);
+	if (mrs->cq)
+		ib_free_cq(mrs->cq);
+	kvfree(mrs->mr);
+	kfree(mrs);
+}
+
+static int mrs_create_qp(struct ibr_mrs *mrs)
+{
+	struct ib_device *ib = mrs->device->ib;
+	struct ib_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr = mrs->count + 1,	/* and one to drain it with */
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = rdma_start_port(ib),
+	};
+
+	mrs->cq = ib_alloc_cq(ib, mrs, mrs->count + 2, 0, IB_POLL_SOFTIRQ);
+	if (IS_ERR(mrs->cq)) {
+		int ret = PTR_ERR(mrs->cq);
+
+		mrs->cq = NULL;
+		return ret;
+	}
+	attr.send_cq = mrs->cq;
+	attr.recv_cq = mrs->cq;
+	mrs->qp = ib_create_qp(mrs->device->pd, &attr);
+	if (IS_ERR(mrs->qp)) {
+		int ret = PTR_ERR(mrs->qp);
+
+		mrs->qp = NULL;
+		return ret;
+	}
+	return mrs_ready(mrs);
+}
+
+struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
+{
+	const struct ib_device_attr *attrs = &device->ib->attrs;
+	struct ibr_mrs *mrs;
+	int ret;
+
+	if (!regions || !(attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS) ||
+	    attrs->max_fast_reg_page_list_len < MR_PAGES || !(device->types & BIT(IB_QPT_RC)))
+		return NULL;
+	mrs = kzalloc(sizeof(*mrs), GFP_KERNEL);
+	if (!mrs)
+		return NULL;
+	mrs->device = device;
+	mrs->count = min3(regions, 4096u, (u32)attrs->max_qp_wr - 1);
+	INIT_WORK(&mrs->rebuild_work, mrs_rebuild_work);
+	spin_lock_init(&mrs->lock);
+	INIT_LIST_HEAD(&mrs->idle);
+	mrs->mr = kvcalloc(mrs->count, sizeof(*mrs->mr), GFP_KERNEL);
+	ret = mrs->mr ? mrs_make_regions(mrs) : -ENOMEM;
+	if (!ret)
+		ret = mrs_create_qp(mrs);
+	if (ret) {
+		pr_warn("%s: no memory regions (%d): long messages are copied\n", dev_name(&device->ib->dev), ret);
+		ibr_mrs_destroy(mrs);
+		return NULL;
+	}
+	return mrs;
+}
+
+int ibr_mr_init(void)
+{
+	mr_queue = alloc_workqueue("ibrelk_mr", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	return mr_queue ? 0 : -ENOMEM;
+}
+
+void ibr_mr_exit(void)
+{
+	destroy_workqueue(mr_queue);
+}
