@@ -190,8 +190,10 @@ static void endpoint_drop_waiting(struct ibr_endpoint *endpoint)
 		ibr_message_unhold(endpoint, message);
 		spin_unlock_bh(&endpoint->lock);
 		ibr_message_discard(message, false);
+		cond_resched();
 	}
 	for (;;) {
+		cond_resched();
 		spin_lock_bh(&endpoint->lock);
 		posted = match_recv_first(&endpoint->match);
 		if (posted)
@@ -319,7 +321,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	init_waitqueue_head(&endpoint->room);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
-	xa_init_flags(&endpoint->claims, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
+	xa_init_flags(&endpoint->claims, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
 	endpoint->claim_next = IBR_COUNTERS_START & INT_MAX;
 	INIT_WORK(&endpoint->free_work, endpoint_free_work);
 	INIT_DELAYED_WORK(&endpoint->linger_work, endpoint_linger_work);

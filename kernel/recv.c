@@ -8,7 +8,9 @@
  * know. The parts are made with the multi-receive, which is why the user says how many messages it may take:
  * a completion is reserved for each of them.
  */
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/workqueue.h>
 
 #include "drive.h"
 #include "flow.h"
@@ -30,6 +32,7 @@
  * @spare: how many
  * @over: it takes no more
  * @status: of @entry
+ * @free_work: frees it, as there may be many parts that were not used
  *
  * From @used on under endpoint->lock, until it is @over.
  */
@@ -46,6 +49,7 @@ struct ibr_multi {
 	struct list_head parts;
 	bool over;
 	int status;
+	struct work_struct free_work;
 };
 
 static_assert(IBR_MULTI_MAX <= IBR_UMEM_RESIDENT);
@@ -159,9 +163,20 @@ static void multi_free(struct ibr_multi *multi)
 {
 	struct ibr_recv *part, *next;
 
-	list_for_each_entry_safe(part, next, &multi->parts, entry.link)
+	list_for_each_entry_safe(part, next, &multi->parts, entry.link) {
 		kmem_cache_free(recv_cache, part);
+		cond_resched();
+	}
 	kfree(multi);
+}
+
+static void multi_free_work(struct work_struct *work)
+{
+	struct ibr_multi *multi = container_of(work, struct ibr_multi, free_work);
+	struct ibr_endpoint *endpoint = multi->endpoint;
+
+	multi_free(multi);
+	ibr_endpoint_put(endpoint);
 }
 
 static struct ibr_multi *multi_create(struct ibr_endpoint *endpoint, const struct ibrelk_command *command)
@@ -174,6 +189,7 @@ static struct ibr_multi *multi_create(struct ibr_endpoint *endpoint, const struc
 	if (!multi)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&multi->parts);
+	INIT_WORK(&multi->free_work, multi_free_work);
 	match_setup(&multi->match, command);
 	multi->match.stays = true;
 	for (; multi->spare < command->messages; multi->spare++) {
@@ -185,6 +201,10 @@ static struct ibr_multi *multi_create(struct ibr_endpoint *endpoint, const struc
 		part->multi = multi;
 		list_add_tail(&part->entry.link, &multi->parts);
 		cond_resched();
+		if (fatal_signal_pending(current)) {
+			ret = -EINTR;
+			goto free;
+		}
 	}
 	ret = recv_buffer(&multi->umem, command);
 	if (ret)
@@ -203,11 +223,9 @@ free:
 static void multi_entry_release(struct ibr_ring_entry *entry)
 {
 	struct ibr_multi *multi = container_of(entry, struct ibr_multi, entry);
-	struct ibr_endpoint *endpoint = multi->endpoint;
 
-	ibr_endpoint_recvs_done(endpoint, 1 + multi->spare);
-	multi_free(multi);
-	ibr_endpoint_put(endpoint);
+	ibr_endpoint_recvs_done(multi->endpoint, 1 + multi->spare);
+	queue_work(ibr_wq, &multi->free_work);
 }
 
 static void multi_released(struct ibr_umem *umem)
@@ -293,10 +311,19 @@ struct ibr_recv *ibr_recv_take(struct ibr_endpoint *endpoint, u32 source, u8 spa
 	return NULL;
 }
 
-static bool recv_has_room(struct ibr_endpoint *endpoint, u32 count)
+/*
+ * Completions for a command, if there is room for any: what room there is shall not depend on how many are wanted, or
+ * nobody could wait for it. So a multi-receive may take the endpoint above its limit, by less than that once more.
+ * Return: they are reserved.
+ */
+static bool recv_reserve(struct ibr_endpoint *endpoint, u32 count)
 {
-	return atomic_read(&endpoint->recvs) + count <= endpoint->recvs_max &&
-	       ibr_ring_has_room(endpoint->recv_ring);
+	if (!ibr_ring_has_room(endpoint->recv_ring))
+		return false;
+	if (atomic_add_return(count, &endpoint->recvs) - count < endpoint->recvs_max)
+		return true;
+	ibr_endpoint_recvs_done(endpoint, count);
+	return false;
 }
 
 /* A message that waited leaves the match table. Context: endpoint->lock held. */
@@ -314,12 +341,13 @@ int ibr_endpoint_recv(struct ibr_endpoint *endpoint, const struct ibrelk_command
 
 	if (command->peer != IBRELK_PEER_ANY && !ibr_contact_find(endpoint, command->peer))
 		return -ENOENT;
-	if (!recv_has_room(endpoint, 1))
+	if (!recv_reserve(endpoint, 1))
 		return 1;
 	recv = recv_create(endpoint, command);
-	if (IS_ERR(recv))
+	if (IS_ERR(recv)) {
+		ibr_endpoint_recvs_done(endpoint, 1);
 		return PTR_ERR(recv);
-	atomic_inc(&endpoint->recvs);
+	}
 
 	spin_lock_bh(&endpoint->lock);
 	found = match_recv_post(&endpoint->match, &recv->match);
@@ -343,12 +371,13 @@ int ibr_endpoint_recv_multi(struct ibr_endpoint *endpoint, const struct ibrelk_c
 		return -EINVAL;
 	if (command->peer != IBRELK_PEER_ANY && !ibr_contact_find(endpoint, command->peer))
 		return -ENOENT;
-	if (!recv_has_room(endpoint, 1 + command->messages))
+	if (!recv_reserve(endpoint, 1 + command->messages))
 		return 1;
 	multi = multi_create(endpoint, command);
-	if (IS_ERR(multi))
+	if (IS_ERR(multi)) {
+		ibr_endpoint_recvs_done(endpoint, 1 + command->messages);
 		return PTR_ERR(multi);
-	atomic_add(1 + command->messages, &endpoint->recvs);
+	}
 
 	/* First what waits, in its order; posted is what nothing waits for any more. */
 	do {
@@ -366,6 +395,10 @@ int ibr_endpoint_recv_multi(struct ibr_endpoint *endpoint, const struct ibrelk_c
 		spin_unlock_bh(&endpoint->lock);
 		if (part)
 			ibr_message_give(message, part);
+		cond_resched();
+		/* It is not posted yet, so nobody else ends it. */
+		if (part && !multi->over && fatal_signal_pending(current))
+			multi_end(multi, -ECANCELED);
 	} while (part && !multi->over);
 	multi_put(multi);
 	return 0;
@@ -440,7 +473,7 @@ static int message_claim(struct ibr_endpoint *endpoint, struct ibr_message *mess
 	int ret;
 
 	ret = xa_alloc_cyclic(&endpoint->claims, &id, message, XA_LIMIT(1, INT_MAX), &endpoint->claim_next,
-			      GFP_ATOMIC);
+			      GFP_ATOMIC | __GFP_NOWARN);
 	if (ret < 0)
 		return -ENOMEM;
 	match_message_remove(&endpoint->match, &message->match);
@@ -515,12 +548,13 @@ int ibr_endpoint_recv_claimed(struct ibr_endpoint *endpoint, const struct ibrelk
 
 	if (!claim_find(endpoint, command))
 		return -ENOENT;
-	if (!recv_has_room(endpoint, 1))
+	if (!recv_reserve(endpoint, 1))
 		return 1;
 	recv = recv_create(endpoint, command);
-	if (IS_ERR(recv))
+	if (IS_ERR(recv)) {
+		ibr_endpoint_recvs_done(endpoint, 1);
 		return PTR_ERR(recv);
-	atomic_inc(&endpoint->recvs);
+	}
 	message = claim_take(endpoint, command);
 	if (!message) {
 		/* Another thread was faster. */

@@ -25,6 +25,7 @@ struct xa_limit {
 #define XA_FLAGS_ALLOC		1u
 #define XA_FLAGS_ALLOC1		2u
 #define XA_FLAGS_LOCK_BH	0u
+#define XA_FLAGS_ACCOUNT	0u
 #define XA_LIMIT(low, high)	((struct xa_limit) { .max = (high), .min = (low) })
 #define DEFINE_XARRAY_FLAGS(x, f)	struct xarray x = { { { .name = #x } }, (f), NULL }
 #define xa_init_flags(xa, f)	do { spin_lock_init(&(xa)->xa_lock); (xa)->flags = (f); (xa)->map = NULL; } while (0)

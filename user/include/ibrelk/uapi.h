@@ -133,7 +133,7 @@ struct ibrelk_ring_create {
  * @unexpected_bytes: most memory for messages that arrive before their receive; 0: module default
  * @sends: most outstanding sends; 0: module default
  * @recvs: most posted receives; 0: module default. A multi-receive counts as one, and one more for each
- *	message that it may still take
+ *	message that it may still take; it is accepted while there is room for one
  * @fd: out: the endpoint's descriptor (close-on-exec)
  * @reserved0: zero
  * @reserved: zero
