@@ -162,6 +162,7 @@ struct ibr_outflow {
  * @window.unit: payload of each fragment but the last, bytes
  * @window.address: where the peer's memory for it begins, if @key
  * @window.key: by which it may be written to; only with WIRE_CTS_KEY in @name
+ * @window.asked: the path's next number when it was asked for
  * @window.name: as the CTS has it in its flags; 0: it cannot be written to
  * @windows: how many there are
  * @top: the latest window that was asked for begins here
@@ -208,6 +209,7 @@ struct ibr_send {
 		u32 unit;
 		u64 address;
 		u32 key;
+		u32 asked;
 		u8 name;
 	} window[IBR_WINDOWS];
 	u32 windows;

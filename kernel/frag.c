@@ -32,20 +32,29 @@ static void frag_setup(struct ibr_frag *frag)
 	memset(&frag->frame, 0, sizeof(frag->frame));
 }
 
-struct ibr_frag *ibr_frag_alloc(u32 payload)
+static struct ibr_frag *frag_alloc(struct kmem_cache *cache, mempool_t *otherwise)
 {
-	struct kmem_cache *cache = payload <= IBR_FRAG_SMALL ? small_cache : full_cache;
 	struct ibr_frag *frag = NULL;
 
 	if (!ibr_alloc_fails())
 		frag = kmem_cache_alloc(cache, GFP_ATOMIC | __GFP_NOWARN);
-	if (!frag && cache == small_cache)
-		frag = mempool_alloc(reserve, GFP_ATOMIC);
+	if (!frag && otherwise)
+		frag = mempool_alloc(otherwise, GFP_ATOMIC);
 	if (!frag)
 		return NULL;
 	frag_setup(frag);
 	frag->small = cache == small_cache;
 	return frag;
+}
+
+struct ibr_frag *ibr_frag_alloc(u32 payload)
+{
+	return payload <= IBR_FRAG_SMALL ? frag_alloc(small_cache, reserve) : frag_alloc(full_cache, NULL);
+}
+
+struct ibr_frag *ibr_frag_alloc_bulk(void)
+{
+	return frag_alloc(small_cache, NULL);
 }
 
 void ibr_frag_refill(void)

@@ -58,6 +58,8 @@ struct ibr_frag {
  * Return: fragment, or NULL: no memory. Context: any but hardirq; never sleeps.
  */
 struct ibr_frag *ibr_frag_alloc(u32 payload);
+/** ibr_frag_alloc_bulk() - one without payload, for those who can wait: not from the reserve. Otherwise the same */
+struct ibr_frag *ibr_frag_alloc_bulk(void);
 /**
  * ibr_frag_refill() - wait for memory until the reserve of small fragments is worth something again
  * For those who are going to queue control frames, at most IBR_FRAG_BATCH, under a lock and may sleep before they

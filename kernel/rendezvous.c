@@ -138,8 +138,8 @@ static void window_ask(struct ibr_window *window)
 	ibr_control_send(path, &frame);
 }
 
-/* A name by which the peer tells what it has written to. None may be left: then it writes nothing. */
-static void window_name(struct ibr_window *window)
+/* A name by which the peer tells what it has written to; so no path has more regions than names. Return: it has one. */
+static bool window_name(struct ibr_window *window)
 {
 	struct ibr_path *path = window->transfer->flow->path;
 	u32 i;
@@ -149,8 +149,16 @@ static void window_name(struct ibr_window *window)
 			continue;
 		path->written[i] = window;
 		window->name = WIRE_CTS_KEY | i;
-		return;
+		return true;
 	}
+	return false;
+}
+
+static void window_unname(struct ibr_window *window)
+{
+	if (window->name)
+		window->transfer->flow->path->written[window->name & ~WIRE_CTS_KEY] = NULL;
+	window->name = 0;
 }
 
 /* The region is there, or is not to be had: then the data is copied. */
@@ -161,15 +169,14 @@ static void window_opened(void *context, int error)
 
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
-	if (error)
+	if (error) {
 		path->counters.windows_copied++;
-	if (window->transfer->dying) {
-		window_close(window);
-	} else {
-		if (!error)
-			window_name(window);
-		window_ask(window);
+		window_unname(window);
 	}
+	if (window->transfer->dying)
+		window_close(window);
+	else
+		window_ask(window);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 	ibr_path_put(path);
@@ -185,9 +192,7 @@ static void window_closed(void *context)
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	/* Only now: as long as it could be written to, the name was needed to tell what had been. */
-	if (window->name)
-		path->written[window->name & ~WIRE_CTS_KEY] = NULL;
-	window->name = 0;
+	window_unname(window);
 	window->mr = NULL;
 	window->state = IBR_WINDOW_FREE;
 	if (transfer->dying)
@@ -221,10 +226,12 @@ static bool window_open(struct ibr_window *window)
 		return false;
 	window->state = IBR_WINDOW_OPENING;
 	pages = ibr_umem_pages(&transfer->recv->umem, window->offset, window->length, &place);
-	if (pages)
+	if (pages && window_name(window))
 		window->mr = ibr_mr_open(qp->device, pages, place, window->length, &window_ops, window);
-	if (!window->mr)
+	if (!window->mr) {
 		path->counters.windows_copied++;
+		window_unname(window);
+	}
 	return window->mr;
 }
 
@@ -569,10 +576,18 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.drop_malformed++;
 		return;
 	}
-	send->transfer = le32_to_cpu(frame->cts.transfer);
 	/* In rising order, in which memory is made resident; what was lost on its way comes late. */
-	for (i = send->windows++; i && offset < send->window[i - 1].start; i--)
-		send->window[i] = send->window[i - 1];
+	for (i = 0; i < send->windows && send->window[i].start < offset; i++)
+		if (send->window[i].end > offset)
+			break;
+	if (i < send->windows && send->window[i].start < offset + length) {
+		/* An honest receiver's windows do not overlap. */
+		path->counters.drop_malformed++;
+		return;
+	}
+	send->transfer = le32_to_cpu(frame->cts.transfer);
+	memmove(&send->window[i + 1], &send->window[i], (send->windows - i) * sizeof(send->window[0]));
+	send->windows++;
 	send->window[i].start = offset;
 	send->window[i].offset = offset;
 	send->window[i].end = offset + length;
@@ -580,6 +595,7 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 	send->window[i].name = frame->flags;
 	send->window[i].key = le32_to_cpu(frame->cts.key);
 	send->window[i].address = le64_to_cpu(frame->cts.address);
+	send->window[i].asked = rel_next(&path->rel, path->native ? REL_UNRELIABLE : REL_RELIABLE);
 	for (i = 0; i < send->windows; i++)
 		if (send->window[i].start == send->offset)
 			send->offset = send->window[i].end;
@@ -608,7 +624,7 @@ static void send_advance(struct ibr_path *path, struct ibr_send *send, u64 offse
 	list_del_init(&send->bulk);
 	if (offset)
 		offset--;
-	send->released = round_down(offset, IBR_UMEM_WINDOW);
+	send->released = max(send->released, round_down(offset, IBR_UMEM_WINDOW));
 	ibr_umem_advance(&send->umem, offset);
 }
 
@@ -637,10 +653,15 @@ static void bulk_frame(struct ibr_frag *frag, const struct ibr_send *send, u64 o
 	frag->frame.data.offset = cpu_to_le64(offset);
 }
 
-/* Can the first window be written to, as far as the peer and the user's memory are concerned? */
-static bool send_may_write(const struct ibr_send *send)
+/*
+ * Can the first window be written to, as far as the peer and the user's memory are concerned? The peer believes a write
+ * for so many packets after he has asked; with half of that, none is in vain.
+ */
+static bool send_may_write(const struct ibr_path *path, const struct ibr_send *send)
 {
-	return send->window[0].name && !send->data &&
+	u32 next = rel_next(&path->rel, path->native ? REL_UNRELIABLE : REL_RELIABLE);
+
+	return send->window[0].name && !send->data && next - send->window[0].asked < BIT(REL_BARE_BITS - 2) &&
 	       send->window[0].offset - send->window[0].start < (u64)send->window[0].unit * WIRE_IMMEDIATE_UNITS;
 }
 
@@ -651,7 +672,7 @@ static bool bulk_write(struct ibr_path *path, struct ibr_send *send, u64 offset,
 	struct ibr_frag *frag;
 	u32 immediate;
 
-	frag = ibr_frag_alloc(0);
+	frag = ibr_frag_alloc_bulk();
 	if (!frag)
 		return false;
 	ibr_send_get(send);
@@ -673,7 +694,7 @@ static bool bulk_again(struct ibr_path *path, struct ibr_send *send)
 	u32 length = le16_to_cpu(lost->frame.payload_len);
 
 	/* Of a window that is complete, the memory may be gone. */
-	if (offset >= send->released) {
+	if (offset >= send->released && ibr_umem_resident(&send->umem, offset) >= length) {
 		if (!ibr_path_can_emit(path, false, length))
 			return false;
 		frag = bulk_copy(path, send, offset, length);
@@ -708,7 +729,7 @@ void ibr_bulk_redo(struct ibr_path *path, struct ibr_frag *frag)
 static bool bulk_next(struct ibr_path *path, struct ibr_send *send)
 {
 	u64 offset = send->window[0].offset;
-	bool write = send_may_write(send);
+	bool write = send_may_write(path, send);
 	struct ibr_frag *frag;
 	u32 length;
 

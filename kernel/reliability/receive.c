@@ -195,8 +195,11 @@ enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 
 	u32 number = end + ahead - (ahead >= half ? 2 * half : 0);
 
 	rel_heard(conn, now);
-	/* What was sent since then, and is still on its way, or comes again, is less than half a turn behind. */
-	if (end - since > half - 2 * REL_SPAN_MAX) {
+	/*
+	 * What was sent since then, and is still on its way, or comes again, is less than half a turn behind; what was
+	 * sent before is none of those.
+	 */
+	if (end - since > half - 2 * REL_SPAN_MAX || rel_seq_before(number, since)) {
 		conn->stats.outside_window++;
 		return REL_DROP;
 	}

@@ -264,6 +264,9 @@ bool rel_poll_control(struct rel_conn *conn, u64 now, struct wire_header *header
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header,
 				   u64 now);
 
+/** rel_next() - the number that the next packet of this kind will have */
+u32 rel_next(const struct rel_conn *conn, enum rel_kind kind);
+
 /**
  * rel_received() - where the numbers received so far end
  * @conn: connection
@@ -283,7 +286,7 @@ u32 rel_received(const struct rel_conn *conn, enum rel_kind kind);
  * @now: time
  * @header: filled in for rel_commit()
  *
- * Its number is the one nearest to what has been received. Once so many have come since @since that an old copy could
+ * Its number is the one nearest to what has been received; if that is before @since, it is dropped. Once so many have come since @since that an old copy could
  * be taken for a new packet, it is dropped, and will be sent again with a header.
  * Return: the verdict; not REL_NOTHING.
  */

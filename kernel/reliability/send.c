@@ -172,6 +172,11 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 	rel_ack_fill(conn, header, now);
 }
 
+u32 rel_next(const struct rel_conn *conn, enum rel_kind kind)
+{
+	return kind == REL_RELIABLE ? conn->sender.next : conn->sender.unreliable_next;
+}
+
 bool rel_can_send_bare(const struct rel_conn *conn)
 {
 	return conn->sender.next - conn->sender.told < BARE_SPAN;

@@ -4,7 +4,9 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/dma-mapping.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/random.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
@@ -15,6 +17,7 @@
 #include "mr.h"
 #include "verbs.h"
 
+#define GIDS_MAX	64	/* addresses of a port that are tried */
 #define MR_PAGES	(IBR_MR_MAX / PAGE_SIZE + 1)	/* a stretch may begin and end inside a page */
 
 static unsigned int regions = 128;
@@ -56,7 +59,7 @@ struct ibr_mr {
 	void *context;
 	bool mapped;
 	bool closing;
-	struct work_struct work;
+	struct delayed_work work;
 };
 
 /**
@@ -65,6 +68,7 @@ struct ibr_mr {
  * @cq: of @qp
  * @qp: registers
  * @count: regions; immutable
+ * @post_lock: nothing is posted to @qp while it is brought back
  * @state: bit MRS_FAILED: nothing is registered until @qp is brought back
  * @rebuild_work: does that
  * @lock: softirq-safe, a leaf; covers what follows
@@ -76,6 +80,7 @@ struct ibr_mrs {
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	u32 count;
+	struct mutex post_lock;		/* posting, or bringing @qp back */
 	unsigned long state;
 	struct work_struct rebuild_work;
 	spinlock_t lock;
@@ -93,13 +98,14 @@ static int mrs_modify(struct ibr_mrs *mrs, struct ib_qp_attr *attr, enum ib_qp_s
 	return ib_modify_qp(mrs->qp, attr, mask | IB_QP_STATE);
 }
 
-/* From RESET to RTS. Nothing is ever sent, so it matters little where to. */
-static int mrs_ready(struct ibr_mrs *mrs)
+/* From RESET to RTS by one of the port's addresses. */
+static int mrs_connect(struct ibr_mrs *mrs, const struct ib_gid_attr *gid, u32 index)
 {
 	struct ib_device *ib = mrs->device->ib;
-	const struct ib_gid_attr *gid = NULL;
+	u32 port = rdma_start_port(ib);
+	struct ib_port_attr port_attr;
 	struct ib_qp_attr attr = {
-		.port_num = rdma_start_port(ib),
+		.port_num = port,
 		.path_mtu = IB_MTU_256,
 		.dest_qp_num = mrs->qp->qp_num,
 		.min_rnr_timer = 12,
@@ -107,19 +113,14 @@ static int mrs_ready(struct ibr_mrs *mrs)
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};
-	int ret, i;
+	int ret;
 
-	for (i = 0; i < 256; i++) {
-		gid = rdma_get_gid_attr(ib, attr.port_num, i);
-		if (!IS_ERR(gid))
-			break;
-	}
-	if (IS_ERR(gid))
-		return PTR_ERR(gid);
-	attr.ah_attr.type = rdma_ah_find_type(ib, attr.port_num);
-	rdma_ah_set_port_num(&attr.ah_attr, attr.port_num);
-	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&gid->gid, 0, i, 1, 0);
+	attr.ah_attr.type = rdma_ah_find_type(ib, port);
+	rdma_ah_set_port_num(&attr.ah_attr, port);
+	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&gid->gid, 0, index, 1, 0);
 	rdma_ah_set_ah_flags(&attr.ah_attr, IB_AH_GRH);
+	if (!ib_query_port(ib, port, &port_attr))
+		rdma_ah_set_dlid(&attr.ah_attr, port_attr.lid);
 
 	ret = mrs_modify(mrs, &attr, IB_QPS_INIT, IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 	if (!ret)
@@ -128,7 +129,27 @@ static int mrs_ready(struct ibr_mrs *mrs)
 	if (!ret)
 		ret = mrs_modify(mrs, &attr, IB_QPS_RTS, IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
 				 IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC);
-	rdma_put_gid_attr(gid);
+	return ret;
+}
+
+/* Nothing is ever sent, so it matters little by which address; but some may not lead anywhere. */
+static int mrs_ready(struct ibr_mrs *mrs)
+{
+	struct ib_device *ib = mrs->device->ib;
+	const struct ib_gid_attr *gid;
+	struct ib_qp_attr attr = {};
+	int ret = -ENODEV;
+	u32 i;
+
+	for (i = 0; ret && i < GIDS_MAX; i++) {
+		gid = rdma_get_gid_attr(ib, rdma_start_port(ib), i);
+		if (IS_ERR(gid))
+			continue;
+		ret = mrs_connect(mrs, gid, i);
+		rdma_put_gid_attr(gid);
+		if (ret)
+			mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
+	}
 	return ret;
 }
 
@@ -138,6 +159,7 @@ static void mrs_rebuild_work(struct work_struct *work)
 	struct ib_qp_attr attr = {};
 	int ret;
 
+	mutex_lock(&mrs->post_lock);
 	/* Whatever was under way comes back with an error first. */
 	ib_drain_sq(mrs->qp);
 	ret = mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
@@ -148,6 +170,7 @@ static void mrs_rebuild_work(struct work_struct *work)
 		       dev_name(&mrs->device->ib->dev), ret);
 	else
 		clear_bit(MRS_FAILED, &mrs->state);
+	mutex_unlock(&mrs->post_lock);
 }
 
 static void mrs_fail(struct ibr_mrs *mrs)
@@ -199,6 +222,10 @@ static int mr_map(struct ibr_mr *mr)
 	if (!mapped)
 		return -ENOMEM;
 	mr->mapped = true;
+	/* What the kernel copies there meanwhile, it must not lose when this is undone. */
+	for (sg = mr->sg; sg < mr->sg + mapped; sg++)
+		if (!ib_uses_virt_dma(ib) && dma_need_sync(ib->dma_device, sg_dma_address(sg)))
+			return -EOPNOTSUPP;
 	if (ib_map_mr_sg(mr->ib, mr->sg, mapped, NULL, PAGE_SIZE) != mapped)
 		return -EINVAL;
 	/* Where it is in the peer's view is nobody's business, and not to be guessed from another one. */
@@ -208,7 +235,9 @@ static int mr_map(struct ibr_mr *mr)
 
 static int mr_register(struct ibr_mr *mr)
 {
+	struct ibr_mrs *mrs = mr->mrs;
 	const struct ib_send_wr *bad;
+	int ret = -EIO;
 
 	mr->cqe.done = mr_registered;
 	memset(&mr->wr, 0, sizeof(mr->wr));
@@ -218,7 +247,11 @@ static int mr_register(struct ibr_mr *mr)
 	mr->wr.mr = mr->ib;
 	mr->wr.key = mr->ib->rkey;
 	mr->wr.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
-	return ib_post_send(mr->mrs->qp, &mr->wr.wr, &bad);
+	mutex_lock(&mrs->post_lock);
+	if (!test_bit(MRS_FAILED, &mrs->state))
+		ret = ib_post_send(mrs->qp, &mr->wr.wr, &bad);
+	mutex_unlock(&mrs->post_lock);
+	return ret;
 }
 
 static void mr_open(struct ibr_mr *mr)
@@ -248,8 +281,13 @@ static void mr_close(struct ibr_mr *mr)
 {
 	struct ibr_device *device = mr->mrs->device;
 
-	if (mr->ib)
-		ib_dereg_mr(mr->ib);
+	/* As long as it is there, it can be written to. */
+	if (mr->ib && ib_dereg_mr(mr->ib)) {
+		pr_err_ratelimited("%s: a memory region cannot be deregistered; trying again\n",
+				   dev_name(&device->ib->dev));
+		queue_delayed_work(mr_queue, &mr->work, HZ);
+		return;
+	}
 	mr->ib = NULL;
 	if (mr->mapped)
 		ib_dma_unmap_sg(device->ib, mr->sg, mr->entries, DMA_FROM_DEVICE);
@@ -263,7 +301,7 @@ static void mr_close(struct ibr_mr *mr)
 
 static void mr_work(struct work_struct *work)
 {
-	struct ibr_mr *mr = container_of(work, struct ibr_mr, work);
+	struct ibr_mr *mr = container_of(to_delayed_work(work), struct ibr_mr, work);
 
 	if (mr->closing)
 		mr_close(mr);
@@ -296,7 +334,7 @@ struct ibr_mr *ibr_mr_open(struct ibr_device *device, struct page **pages, u32 p
 	mr->ops = ops;
 	mr->context = context;
 	mr->closing = false;
-	queue_work(mr_queue, &mr->work);
+	queue_delayed_work(mr_queue, &mr->work, 0);
 	return mr;
 }
 
@@ -309,7 +347,7 @@ u32 ibr_mr_key(const struct ibr_mr *mr, u64 *address)
 void ibr_mr_close(struct ibr_mr *mr)
 {
 	mr->closing = true;
-	queue_work(mr_queue, &mr->work);
+	queue_delayed_work(mr_queue, &mr->work, 0);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -323,7 +361,7 @@ static int mrs_make_regions(struct ibr_mrs *mrs)
 
 		mr->mrs = mrs;
 		INIT_LIST_HEAD(&mr->link);
-		INIT_WORK(&mr->work, mr_work);
+		INIT_DELAYED_WORK(&mr->work, mr_work);
 		mr->sg = kcalloc(MR_PAGES, sizeof(*mr->sg), GFP_KERNEL);
 		if (!mr->sg || mr_make(mr))
 			return -ENOMEM;
@@ -402,6 +440,7 @@ struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
 		return NULL;
 	mrs->device = device;
 	mrs->count = min3(regions, 4096u, (u32)attrs->max_qp_wr - 1);
+	mutex_init(&mrs->post_lock);
 	INIT_WORK(&mrs->rebuild_work, mrs_rebuild_work);
 	spin_lock_init(&mrs->lock);
 	INIT_LIST_HEAD(&mrs->idle);

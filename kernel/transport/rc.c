@@ -11,7 +11,6 @@ const struct ibr_transport ibr_transport_rc = {
 	.type = IB_QPT_RC,
 	.slot = ibr_verbs_slot,
 	.post = ibr_verbs_post,
-	.rdma = ibr_verbs_rdma,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,
 	.disconnect = ibr_connect_stop,

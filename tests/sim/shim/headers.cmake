@@ -2,7 +2,7 @@
 # Every kernel header that kernel/ includes leads to shim/shim.h. Others must not be here: some of the system's own
 # headers are called the same.
 function(shim_headers folder)
-	foreach(header anon_inodes atomic bvec capability compiler completion cred delay file fs genalloc highmem hrtimer inetdevice
+	foreach(header anon_inodes atomic bvec capability compiler completion cred delay dma-mapping file fs genalloc highmem hrtimer inetdevice
 			init interrupt irq_poll jhash kernel kref kthread ktime list llist log2 memcontrol mempool mm module mutex
 			netdevice pagemap percpu poll random rbtree rculist refcount rhashtable scatterlist sched sched/mm sched/signal sched/stat
 			siphash slab spinlock string types uaccess uidgid version vmalloc wait workqueue xarray io_uring/cmd)

@@ -240,6 +240,7 @@ struct bio_vec {
 #define sg_next(sg)			((sg) + 1)
 #define sg_set_page(sg, p, l, o)	((sg)->page = (p), (sg)->length = (l), (sg)->offset = (o))
 #define ib_dma_map_sg(ib, sg, n, direction)	(sim_alloc_refuse(GFP_KERNEL) ? 0 : (n))
+#define dma_need_sync(device, address)	false
 #define ib_dma_unmap_sg(ib, sg, n, direction)	do { } while (0)
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
 	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p) + (offset))
@@ -248,6 +249,7 @@ struct bio_vec {
 #define rdma_ah_set_port_num(ah, port)		((void)(ah))
 #define rdma_ah_set_grh(ah, gid, a, i, b, c)	((void)(ah), (void)(gid))
 #define rdma_ah_set_ah_flags(ah, flags)		((void)(ah))
+#define rdma_ah_set_dlid(ah, lid)		((void)(ah))
 
 /* An adapter reads and writes where the address says. */
 #define ib_dma_map_single(ib, p, bytes, direction)	\
