@@ -78,7 +78,8 @@ bool frame_right(const u8 *frame, u32 payload)
 	case WIRE_FRAME_CTS: {
 		u32 length = get(frame, 12, 4);
 
-		return !flags && !payload && length && get(frame, 24, 4) && adds_up(get64(frame, 16), length);
+		return (!flags || (flags & 0xe0) == 0x80) && !payload && length && get(frame, 24, 4) &&
+			adds_up(get64(frame, 16), length);
 	}
 	case WIRE_FRAME_DATA: return !flags && payload && adds_up(get64(frame, 8), payload);
 	case WIRE_FRAME_FIN:
