@@ -12,7 +12,7 @@
 
 #include "command.h"
 #include "endpoint.h"
-#include "memory.h"
+#include "pins.h"
 #include "params.h"
 #include "ring.h"
 
@@ -200,7 +200,7 @@ int ibr_command_batch(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	}
 
 	ibr_endpoint_flush(undriven);
-	ibr_umem_flush();
+	ibr_pins_flush();
 	if (accepted)
 		return accepted;
 	/* "No room" is no error; and io_uring would take -EAGAIN for a wish to be called again. */

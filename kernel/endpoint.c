@@ -18,6 +18,7 @@
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
+#include "pins.h"
 #include "transport/transport.h"
 
 #define SENDS_DEFAULT		4096
@@ -126,6 +127,8 @@ static void endpoint_free(struct ibr_endpoint *endpoint)
 		ibr_ring_put(endpoint->send_ring);
 	if (endpoint->recv_ring)
 		ibr_ring_put(endpoint->recv_ring);
+	if (endpoint->space)
+		ibr_space_close(endpoint->space);
 	kvfree(endpoint);
 }
 
@@ -265,15 +268,20 @@ static void endpoint_linger_work(struct work_struct *work)
  */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 {
+	struct ibr_space *space;
+
 	xa_erase_bh(&endpoints, endpoint->id);
 	spin_lock_bh(&endpoint->lock);
 	endpoint->open = false;
+	space = endpoint->space;
+	endpoint->space = NULL;
 	spin_unlock_bh(&endpoint->lock);
 	WRITE_ONCE(endpoint->pid, 0);
 
 	ibr_paths_drop_endpoint(endpoint);
 	endpoint_drop_waiting(endpoint);
 	endpoint_close_flows(endpoint, true, false);
+	ibr_space_close(space);
 	endpoint->linger_until = get_jiffies_64() + msecs_to_jiffies(READ_ONCE(linger_ms));
 	queue_delayed_work(ibr_wq, &endpoint->linger_work, 0);
 }
@@ -343,6 +351,12 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	if (IS_ERR(endpoint->recv_ring)) {
 		ret = PTR_ERR(endpoint->recv_ring);
 		endpoint->recv_ring = NULL;
+		goto err_free;
+	}
+	endpoint->space = ibr_space_open();
+	if (IS_ERR(endpoint->space)) {
+		ret = PTR_ERR(endpoint->space);
+		endpoint->space = NULL;
 		goto err_free;
 	}
 	ret = endpoint_pool(endpoint);
@@ -505,6 +519,8 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 		info->unexpected_bytes = endpoint->unexpected_bytes;
 		info->unexpected_bytes_max = endpoint->unexpected_bytes_peak;
 		info->counters = endpoint->counters;
+		if (endpoint->space)
+			ibr_space_info(endpoint->space, info);
 		spin_unlock_bh(&endpoint->lock);
 		info->counters.tx_messages = atomic64_read(&endpoint->tx_messages);
 		info->counters.tx_bytes = atomic64_read(&endpoint->tx_bytes);

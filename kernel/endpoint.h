@@ -22,6 +22,7 @@
 
 struct ibr_path;
 struct ibr_ring;
+struct ibr_space;
 struct ibr_umem;
 struct file;
 struct gen_pool;
@@ -38,6 +39,7 @@ struct poll_table_struct;
  * @pid: process that made it, as seen in its own namespace; 0 (not immutable) once the descriptor is closed
  * @local: .gid: address to which it is bound, zero: any. The other members are what was asked for: use @id and
  *	@generation
+ * @space: memory of the process that made it; NULL (not immutable, under @lock) once the descriptor is closed
  * @send_ring: where sends complete, with a reference
  * @recv_ring: where receives complete, and cancellations; with a reference, maybe to the same ring
  * @sends_max: how many sends may be outstanding
@@ -86,6 +88,7 @@ struct ibr_endpoint {
 	kuid_t uid;
 	pid_t pid;
 	struct ibrelk_addr local;
+	struct ibr_space *space;
 	struct ibr_ring *send_ring;
 	struct ibr_ring *recv_ring;
 	u32 sends_max;

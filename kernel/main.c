@@ -17,6 +17,7 @@
 #include "memory.h"
 #include "params.h"
 #include "path.h"
+#include "pins.h"
 #include "ring.h"
 #include "transport/mr.h"
 
@@ -44,7 +45,8 @@ struct ibr_part {
 
 /* Each part needs only those above it. User space comes in by the last one. */
 static const struct ibr_part parts[] = {
-	{ "memory", ibr_memory_init, ibr_memory_exit },
+	{ "pins", ibr_pins_init, ibr_pins_exit },
+	{ "memory", NULL, ibr_memory_exit },
 	{ "frag", ibr_frag_init, ibr_frag_exit },
 	{ "send", ibr_send_init, ibr_send_exit },
 	{ "recv", ibr_recv_init, ibr_recv_exit },

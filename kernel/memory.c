@@ -2,25 +2,18 @@
 /*
  * User memory, for as long as a transfer needs it. A buffer is held in windows of 2 MiB, at most
  * two at a time, so that a message of 1 GiB pins no more than a short one. Each window is either
- * pinned (FOLL_LONGTERM, charged to the process as ib_umem does) or, where that is not possible
- * (limit, kind of mapping), stood in for by a bounce buffer.
- *
- * What a window holds is a struct ibr_pins of its own and not part of the umem, because the two die
- * at different times: the umem with the completion, in softirq as a rule; the pins a little later,
- * as unpinning may sleep. Until then they wait in a list of their CPU, which the next system call
- * empties, or a delayed work if there is none.
+ * pinned (pins.c) or, where that is not possible (limit, kind of mapping), stood in for by a bounce
+ * buffer.
  */
 #include <linux/atomic.h>
 #include <linux/bvec.h>
 #include <linux/capability.h>
 #include <linux/highmem.h>
 #include <linux/kthread.h>
-#include <linux/llist.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
-#include <linux/percpu.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -29,71 +22,36 @@
 
 #include "memory.h"
 #include "params.h"
+#include "pins.h"
 
-#define INLINE_PAGES		3	/* a buffer of 8 KiB, wherever it starts */
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
 #define READERS_STOP		(1 << 30)	/* the worker waits for the last reader */
-#define FLUSH_DELAY_MS		10	/* an idle process keeps its pins no longer than this */
 
 /**
  * struct ibr_stretch - the part of a window that is in one piece of the user's memory
  * @start: where it begins in the window, bytes
- * @page: its first page, in pins->pages
- * @offset: where it begins in that page, bytes
+ * @place: where it begins in its first page, bytes
+ * @pages: its pages
+ * @pins: what they belong to
  */
 struct ibr_stretch {
 	u32 start;
-	u32 page;
-	u32 offset;
+	u32 place;
+	struct page **pages;
+	struct ibr_pins *pins;
 };
 
 /**
- * struct ibr_pins - what holds one window of a user's memory
- * @dead: in the list of those that wait to be freed
- * @mm: address space, referenced (mmgrab), whose pinned_vm is charged with @nr_pages
- * @nr_pages: pages pinned; 0: none
- * @pages: these; @inline_pages or an allocation; NULL: none
- * @bounce: bounce buffer, or NULL
- * @bounce_bytes: its size
+ * struct ibr_bounce - what stands in for a window that cannot be pinned
+ * @bytes: its size
  * @filled: bytes from its start that hold data for the user
- * @limit: of an anchor: how many pages the process may pin
- * @write: pages are dirty when they are unpinned
- * @slow: some belong to a file, so that unpinning may have to wait for its file system
- * @offset: where in the first page the window begins, if @stretches is NULL
- * @stretches: of a window of several pieces: where in @pages each of them is, in order, and one more behind the
- *	last; else NULL
- * @inline_pages: room for the pages of a small buffer
+ * @data: the data
  */
-struct ibr_pins {
-	struct llist_node dead;
-	struct mm_struct *mm;
-	u32 nr_pages;
-	bool write;
-	bool slow;
-	struct page **pages;
-	void *bounce;
-	u32 bounce_bytes;
+struct ibr_bounce {
+	u32 bytes;
 	u32 filled;
-	unsigned long limit;
-	u32 offset;
-	struct ibr_stretch *stretches;
-	struct page *inline_pages[INLINE_PAGES];
+	u8 data[];
 };
-
-static struct kmem_cache *pins_cache;
-static struct workqueue_struct *memory_queue;
-
-/*
- * Pins to be freed. Those in @slow_pins have a work of their own, and nothing else frees them:
- * nobody is to wait for a file system that he has nothing to do with.
- */
-static DEFINE_PER_CPU(struct llist_head, dead_pins);
-static LLIST_HEAD(slow_pins);
-
-static void ibr_umem_flush_work(struct work_struct *work);
-static DECLARE_DELAYED_WORK(dead_work, ibr_umem_flush_work);
-static void ibr_umem_slow_work(struct work_struct *work);
-static DECLARE_DELAYED_WORK(slow_work, ibr_umem_slow_work);
 
 /*
  * Bounce buffers are accounted to the memory cgroup of their process, but not everybody has one.
@@ -140,103 +98,6 @@ void *ibr_alloc_atomic(size_t size)
 	if (ibr_alloc_fails())
 		return NULL;
 	return kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
-}
-
-/* ---- pins ------------------------------------------------------------------------------------ */
-
-static struct ibr_pins *ibr_pins_alloc(struct mm_struct *mm, bool write)
-{
-	struct ibr_pins *pins = kmem_cache_alloc(pins_cache, GFP_KERNEL_ACCOUNT);
-
-	if (!pins)
-		return NULL;
-	mmgrab(mm);
-	pins->mm = mm;
-	pins->nr_pages = 0;
-	pins->write = write;
-	pins->slow = false;
-	pins->pages = NULL;
-	pins->bounce = NULL;
-	pins->bounce_bytes = 0;
-	pins->filled = 0;
-	pins->offset = 0;
-	pins->stretches = NULL;
-	return pins;
-}
-
-/* Context: process, may sleep. */
-static void ibr_pins_free(struct ibr_pins *pins)
-{
-	if (pins->nr_pages) {
-		unpin_user_pages_dirty_lock(pins->pages, pins->nr_pages, pins->write);
-		atomic64_sub(pins->nr_pages, &pins->mm->pinned_vm);
-	}
-	if (pins->pages != pins->inline_pages)
-		kvfree(pins->pages);
-	kvfree(pins->stretches);
-	if (pins->bounce) {
-		kvfree(pins->bounce);
-		atomic64_sub(pins->bounce_bytes, &bounce_bytes);
-	}
-	mmdrop(pins->mm);
-	kmem_cache_free(pins_cache, pins);
-}
-
-static void ibr_pins_free_list(struct llist_head *list)
-{
-	struct llist_node *dead;
-	struct ibr_pins *pins, *next;
-
-	if (llist_empty(list))
-		return;
-	dead = llist_del_all(list);
-	llist_for_each_entry_safe(pins, next, dead, dead) {
-		ibr_pins_free(pins);
-		cond_resched();
-	}
-}
-
-/*
- * Have pins freed later. Who finds the list empty sees to it that the work runs: it either is
- * pending, and then empties the list after this, or is queued. llist_add() orders the two looks.
- */
-static void ibr_pins_defer(struct ibr_pins *pins)
-{
-	struct llist_head *list = raw_cpu_ptr(&dead_pins);
-	struct delayed_work *work = &dead_work;
-
-	if (!pins)
-		return;
-	if (pins->slow) {
-		list = &slow_pins;
-		work = &slow_work;
-	}
-	if (llist_add(&pins->dead, list) && !delayed_work_pending(work))
-		queue_delayed_work(memory_queue, work, msecs_to_jiffies(FLUSH_DELAY_MS));
-}
-
-static void ibr_umem_flush_all(void)
-{
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		ibr_pins_free_list(per_cpu_ptr(&dead_pins, cpu));
-}
-
-static void ibr_umem_flush_work(struct work_struct *work)
-{
-	ibr_umem_flush_all();
-}
-
-static void ibr_umem_slow_work(struct work_struct *work)
-{
-	ibr_pins_free_list(&slow_pins);
-}
-
-void ibr_umem_flush(void)
-{
-	/* It does no harm to be moved to another CPU: the list belongs to nobody. */
-	ibr_pins_free_list(raw_cpu_ptr(&dead_pins));
 }
 
 /* ---- buffers: what is where ------------------------------------------------------------------ */
@@ -355,157 +216,131 @@ int ibr_buffer_read(const struct ibr_buffer *buffer, void *data)
 	return 0;
 }
 
-/* ---- charging and pinning: current->mm is the owner's address space -------------------------- */
+/* ---- pinning: current->mm is the owner's address space --------------------------------------- */
 
-static bool ibr_umem_try_charge(struct ibr_umem *umem, u32 nr_pages)
+/* @stretch: .pins and .pages are set */
+static int ibr_stretch_pin(struct ibr_umem *umem, struct ibr_stretch *stretch, unsigned long start, u32 length)
 {
-	struct ibr_pins *anchor = umem->anchor;
-	unsigned long limit = anchor ? anchor->limit : rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct ibr_pins *pins = ibr_pins_get(umem->space, start, length, umem->write, umem->limit);
 
-	if ((u64)atomic64_add_return(nr_pages, &umem->mm->pinned_vm) <= limit)
-		return true;
-	/*
-	 * The worker has other capabilities than the process: there the anchor's limit must do.
-	 * And it is no offence to lack this one.
-	 */
-	if (!anchor && ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK))
-		return true;
-	atomic64_sub(nr_pages, &umem->mm->pinned_vm);
-	return false;
-}
-
-static bool ibr_umem_charge(struct ibr_umem *umem, u32 nr_pages)
-{
-	if (ibr_umem_try_charge(umem, nr_pages))
-		return true;
-	/* What is in the way may be dead already. */
-	ibr_umem_flush_all();
-	return ibr_umem_try_charge(umem, nr_pages);
-}
-
-static bool ibr_pages_of_file(struct page **pages, u32 nr_pages)
-{
-	while (nr_pages--)
-		if (!folio_test_anon(page_folio(*pages++)))
-			return true;
-	return false;
-}
-
-static u32 ibr_pages_of(unsigned long start, u32 length)
-{
-	return PAGE_ALIGN(offset_in_page(start) + length) >> PAGE_SHIFT;
-}
-
-/* Where the pieces of a window are going to be in its pages. Return: the number of pages, or -ENOMEM. */
-static int ibr_pins_lay_out(struct ibr_pins *pins, const struct ibr_umem *umem, u64 offset, u32 length)
-{
-	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
-	struct ibr_stretch *stretch;
-	unsigned long start = 0;
-	u32 done, part, page = 0;
-
-	part = ibr_cursor_next(&cursor, length, &start);
-	if (part == length) {
-		pins->offset = offset_in_page(start);
-		return ibr_pages_of(start, length);
-	}
-	/* There are no more stretches than pieces, from the first one on. */
-	pins->stretches = kvmalloc_array(umem->buffer.count - cursor.index + 2, sizeof(*stretch), GFP_KERNEL_ACCOUNT);
-	if (!pins->stretches)
-		return -ENOMEM;
-	stretch = pins->stretches;
-	for (done = 0; part; part = ibr_cursor_next(&cursor, length - done, &start)) {
-		*stretch++ = (struct ibr_stretch) { .start = done, .page = page, .offset = offset_in_page(start) };
-		page += ibr_pages_of(start, part);
-		done += part;
-	}
-	*stretch = (struct ibr_stretch) { .start = length, .page = page };
-	return page;
-}
-
-static int ibr_pins_pin(struct ibr_pins *pins, const struct ibr_umem *umem, u64 offset, u32 length)
-{
-	unsigned int flags = FOLL_LONGTERM | (umem->write ? FOLL_WRITE : 0);
-	struct ibr_cursor cursor = ibr_cursor_at(umem, offset);
-	unsigned long start;
-	u32 part, pinned = 0;
-	int ret, wanted;
-
-	while (length) {
-		part = ibr_cursor_next(&cursor, length, &start);
-		wanted = ibr_pages_of(start, part);
-		ret = pin_user_pages_fast(start & PAGE_MASK, wanted, flags, pins->pages + pinned);
-		if (ret > 0)
-			pinned += ret;
-		if (unlikely(ret != wanted)) {
-			if (pinned)
-				unpin_user_pages(pins->pages, pinned);
-			return ret < 0 ? ret : -EFAULT;
-		}
-		length -= part;
-	}
+	if (IS_ERR(pins))
+		return PTR_ERR(pins);
+	stretch->pins = pins;
+	stretch->pages = pins->pages + ((start - pins->range.start) >> PAGE_SHIFT);
+	stretch->place = offset_in_page(start);
 	return 0;
 }
 
-/* A window of the user's memory, pinned. Return: pins or ERR_PTR. */
-static struct ibr_pins *ibr_umem_pin(struct ibr_umem *umem, u64 offset, u32 length)
+static void ibr_stretches_put(struct ibr_stretch *stretches)
 {
-	struct ibr_pins *pins;
-	int nr_pages, ret;
+	struct ibr_stretch *stretch;
 
-	pins = ibr_pins_alloc(umem->mm, umem->write);
-	if (!pins)
+	for (stretch = stretches; stretch->pins; stretch++)
+		ibr_pins_put(stretch->pins);
+	kvfree(stretches);
+}
+
+/* A window of several pieces, the first of which is where @cursor is. Return: stretches or ERR_PTR. */
+static struct ibr_stretch *ibr_pieces_pin(struct ibr_umem *umem, struct ibr_cursor cursor, u32 length)
+{
+	struct ibr_stretch *stretches, *stretch;
+	unsigned long start = 0;
+	u32 done, part;
+	int ret;
+
+	/* There are no more stretches than pieces, from the first one on. */
+	stretches = kvcalloc(umem->buffer.count - cursor.index + 1, sizeof(*stretches), GFP_KERNEL_ACCOUNT);
+	if (!stretches)
 		return ERR_PTR(-ENOMEM);
-
-	nr_pages = ibr_pins_lay_out(pins, umem, offset, length);
-	ret = nr_pages;
-	if (nr_pages < 0)
-		goto free;
-	pins->pages = pins->inline_pages;
-	if (nr_pages > INLINE_PAGES) {
-		pins->pages = kvmalloc_array(nr_pages, sizeof(*pins->pages), GFP_KERNEL_ACCOUNT);
-		ret = -ENOMEM;
-		if (!pins->pages)
-			goto free;
+	stretch = stretches;
+	for (done = 0; done < length; done += part, stretch++) {
+		part = ibr_cursor_next(&cursor, length - done, &start);
+		ret = ibr_stretch_pin(umem, stretch, start, part);
+		if (ret) {
+			ibr_stretches_put(stretches);
+			return ERR_PTR(ret);
+		}
+		stretch->start = done;
 	}
+	stretch->start = length;
+	return stretches;
+}
 
-	ret = -EPERM;
-	if (!ibr_umem_charge(umem, nr_pages))
-		goto free;
-	ret = ibr_pins_pin(pins, umem, offset, length);
-	if (likely(!ret)) {
-		pins->nr_pages = nr_pages;
-		pins->slow = umem->write && ibr_pages_of_file(pins->pages, nr_pages);
-		return pins;
+static int ibr_window_pin(struct ibr_umem *umem, struct ibr_umem_window *window, u64 offset, u32 length)
+{
+	struct ibr_cursor cursor = ibr_cursor_at(umem, offset), first = cursor;
+	struct ibr_stretch stretch = {}, *stretches;
+	unsigned long start = 0;
+	int ret;
+
+	if (ibr_cursor_next(&cursor, length, &start) == length) {
+		ret = ibr_stretch_pin(umem, &stretch, start, length);
+		if (ret)
+			return ret;
+		window->pins = stretch.pins;
+		window->pages = stretch.pages;
+		window->place = stretch.place;
+		return 0;
 	}
-	atomic64_sub(nr_pages, &umem->mm->pinned_vm);
-free:
-	ibr_pins_free(pins);
-	return ERR_PTR(ret);
+	stretches = ibr_pieces_pin(umem, first, length);
+	if (IS_ERR(stretches))
+		return PTR_ERR(stretches);
+	window->stretches = stretches;
+	return 0;
+}
+
+/* Was some of a window's memory unmapped meanwhile? Then nobody sees what was written to what is pinned. */
+static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_window *window)
+{
+	const struct ibr_stretch *stretch = window->stretches;
+	struct ibr_cursor cursor;
+	unsigned long start = 0;
+	u32 part;
+
+	if (window->pins) {
+		if (likely(ibr_pins_fresh(window->pins)))
+			return false;
+		cursor = ibr_cursor_at(umem, window->offset);
+		part = ibr_cursor_next(&cursor, IBR_UMEM_WINDOW, &start);
+		return ibr_pins_gone(window->pins, start, part);
+	}
+	if (!stretch)
+		return false;
+	cursor = ibr_cursor_at(umem, window->offset);
+	for (; stretch->pins; stretch++) {
+		part = ibr_cursor_next(&cursor, stretch[1].start - stretch->start, &start);
+		if (!ibr_pins_fresh(stretch->pins) && ibr_pins_gone(stretch->pins, start, part))
+			return true;
+	}
+	return false;
 }
 
 /* ---- bounce buffers: likewise ---------------------------------------------------------------- */
 
-static struct ibr_pins *ibr_bounce_alloc(struct ibr_umem *umem, u32 length)
+static void ibr_bounce_free(struct ibr_bounce *bounce)
+{
+	if (!bounce)
+		return;
+	atomic64_sub(bounce->bytes, &bounce_bytes);
+	kvfree(bounce);
+}
+
+static struct ibr_bounce *ibr_bounce_alloc(u32 length)
 {
 	u64 limit = min((u64)READ_ONCE(bounce_max_mib) << 20,
 			((u64)totalram_pages() << PAGE_SHIFT) / BOUNCE_SHARE);
-	struct ibr_pins *pins;
+	struct ibr_bounce *bounce;
 
-	pins = ibr_pins_alloc(umem->mm, umem->write);
-	if (!pins)
-		return NULL;
 	if ((u64)atomic64_add_return(length, &bounce_bytes) > limit)
 		goto uncharge;
-	pins->bounce = kvmalloc(length, GFP_KERNEL_ACCOUNT);
-	if (!pins->bounce)
+	bounce = kvmalloc(struct_size(bounce, data, length), GFP_KERNEL_ACCOUNT);
+	if (!bounce)
 		goto uncharge;
-	pins->bounce_bytes = length;
-	return pins;
+	bounce->bytes = length;
+	return bounce;
 
 uncharge:
 	atomic64_sub(length, &bounce_bytes);
-	ibr_pins_free(pins);
 	return NULL;
 }
 
@@ -545,37 +380,37 @@ static int ibr_umem_copy_user(const struct ibr_umem *umem, u64 offset, void *dat
  * @spare: a bounce buffer of an earlier window, which is taken if it is there, so that a transfer
  * that has begun does not fail for want of another one.
  */
-static struct ibr_pins *ibr_umem_bounce(struct ibr_umem *umem, u64 offset, u32 length,
-					struct ibr_pins **spare)
+static struct ibr_bounce *ibr_umem_bounce(struct ibr_umem *umem, u64 offset, u32 length,
+					  struct ibr_bounce **spare)
 {
-	struct ibr_pins *pins;
+	struct ibr_bounce *bounce;
 
 	if (!ibr_user_memory_valid(umem, offset, length))
 		return ERR_PTR(-EFAULT);
 
-	pins = *spare;
+	bounce = *spare;
 	*spare = NULL;
-	if (pins && pins->bounce_bytes < length) {
-		ibr_pins_free(pins);
-		pins = NULL;
+	if (bounce && bounce->bytes < length) {
+		ibr_bounce_free(bounce);
+		bounce = NULL;
 	}
-	if (!pins)
-		pins = ibr_bounce_alloc(umem, length);
-	if (!pins)
+	if (!bounce)
+		bounce = ibr_bounce_alloc(length);
+	if (!bounce)
 		return ERR_PTR(-ENOMEM);
 
-	pins->filled = 0;
+	bounce->filled = 0;
 	if (umem->write) {
 		/* Holes must not tell the user what was in this memory before. */
-		memset(pins->bounce, 0, length);
-		return pins;
+		memset(bounce->data, 0, length);
+		return bounce;
 	}
-	if (ibr_umem_copy_user(umem, offset, pins->bounce, length, false)) {
-		ibr_pins_free(pins);
+	if (ibr_umem_copy_user(umem, offset, bounce->data, length, false)) {
+		ibr_bounce_free(bounce);
 		return ERR_PTR(-EFAULT);
 	}
 	umem->bounced += length;
-	return pins;
+	return bounce;
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -587,7 +422,6 @@ static struct ibr_umem_window *ibr_umem_window(struct ibr_umem *umem, u64 index)
 
 void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length)
 {
-	part->mm = whole->mm;
 	part->buffer.one.addr = whole->buffer.one.addr + offset;
 	part->buffer.one.length = length;
 	part->buffer.count = 1;
@@ -597,26 +431,37 @@ void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u6
 }
 
 /* Make a window resident. @spare: see ibr_umem_bounce() */
-static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_pins **spare)
+static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_bounce **spare)
 {
 	struct ibr_umem_window *window = ibr_umem_window(umem, index);
 	u64 offset = index * IBR_UMEM_WINDOW;
 	u32 length = min_t(u64, IBR_UMEM_WINDOW, umem->length - offset);
-	struct ibr_pins *pins;
+	struct ibr_bounce *bounce;
+	int error;
 
-	pins = ibr_umem_pin(umem, offset, length);
-	if (IS_ERR(pins)) {
-		int error = PTR_ERR(pins);
-
-		pins = ibr_umem_bounce(umem, offset, length, spare);
-		if (IS_ERR(pins))
-			return error == -ENOMEM ? -ENOMEM : PTR_ERR(pins);
+	error = ibr_window_pin(umem, window, offset, length);
+	if (error) {
+		bounce = ibr_umem_bounce(umem, offset, length, spare);
+		if (IS_ERR(bounce))
+			return error == -ENOMEM ? -ENOMEM : PTR_ERR(bounce);
+		window->bounce = bounce;
 	}
 	window->offset = offset;
-	window->pins = pins;
 	/* Pairs with ibr_umem_resident() and the copies: the owner may look meanwhile. */
 	smp_store_release(&window->length, length);
 	return 0;
+}
+
+/* Context: any */
+static void ibr_window_unpin(struct ibr_umem_window *window)
+{
+	if (window->pins)
+		ibr_pins_put(window->pins);
+	if (window->stretches)
+		ibr_stretches_put(window->stretches);
+	window->pins = NULL;
+	window->pages = NULL;
+	window->stretches = NULL;
 }
 
 /*
@@ -625,24 +470,26 @@ static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_pins **spa
  * nowhere
  */
 static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *window, bool alive,
-			    struct ibr_pins **spare)
+			    struct ibr_bounce **spare)
 {
-	struct ibr_pins *pins = window->pins;
+	struct ibr_bounce *bounce = window->bounce;
+	bool lost = ibr_window_gone(umem, window);
 
+	ibr_window_unpin(window);
 	window->length = 0;
-	window->pins = NULL;
-	if (!pins)
-		return;
-	if (umem->write && pins->filled) {
-		if (alive && !ibr_umem_copy_user(umem, window->offset, pins->bounce, pins->filled, true))
-			umem->bounced += pins->filled;
-		else if (!umem->error)
-			umem->error = -EFAULT;
+	window->bounce = NULL;
+	if (bounce && umem->write && bounce->filled) {
+		if (alive && !ibr_umem_copy_user(umem, window->offset, bounce->data, bounce->filled, true))
+			umem->bounced += bounce->filled;
+		else
+			lost = true;
 	}
-	if (spare && !*spare && pins->bounce)
-		*spare = pins;
+	if (lost && !umem->error)
+		umem->error = -EFAULT;
+	if (spare && !*spare)
+		*spare = bounce;
 	else
-		ibr_pins_free(pins);
+		ibr_bounce_free(bounce);
 }
 
 /* Where a part begins in its whole, which is in one piece. */
@@ -662,8 +509,8 @@ static void ibr_umem_retire_part(struct ibr_umem *part, bool alive)
 		u32 start = offset - window->offset;
 		u32 length = min_t(u64, window->length - start, end - offset);
 
-		if (window->pins->bounce) {
-			if (!alive || ibr_umem_copy_user(part->whole, offset, window->pins->bounce + start, length,
+		if (window->bounce) {
+			if (!alive || ibr_umem_copy_user(part->whole, offset, window->bounce->data + start, length,
 							 true))
 				part->error = -EFAULT;
 			else
@@ -673,12 +520,21 @@ static void ibr_umem_retire_part(struct ibr_umem *part, bool alive)
 	}
 }
 
+/* The last of it, but for what it belongs to. */
+static void ibr_umem_drop(struct ibr_umem *umem)
+{
+	if (umem->space)
+		ibr_space_put(umem->space);
+	umem->space = NULL;
+	ibr_buffer_drop(&umem->buffer);
+}
+
 static void ibr_umem_work(struct work_struct *work)
 {
 	struct ibr_umem *umem = container_of(work, struct ibr_umem, work);
 	void (*released)(struct ibr_umem *umem) = umem->released;
-	struct mm_struct *mm = umem->mm;
-	struct ibr_pins *spare = NULL;
+	struct mm_struct *mm = (umem->whole ?: umem)->space->mm;
+	struct ibr_bounce *spare = NULL;
 	struct mem_cgroup *memcg = NULL, *old = NULL;
 	bool alive = mmget_not_zero(mm);
 	int slot, error = 0;
@@ -717,8 +573,7 @@ static void ibr_umem_work(struct work_struct *work)
 		if (error && !umem->error)
 			umem->error = error;
 	}
-	if (spare)
-		ibr_pins_free(spare);
+	ibr_bounce_free(spare);
 
 	if (alive) {
 		set_active_memcg(old);
@@ -728,9 +583,7 @@ static void ibr_umem_work(struct work_struct *work)
 	}
 
 	if (released) {
-		if (umem->anchor)
-			ibr_pins_free(umem->anchor);
-		ibr_buffer_drop(&umem->buffer);
+		ibr_umem_drop(umem);
 		released(umem);
 	} else {
 		umem->ready(umem);
@@ -745,43 +598,36 @@ static void ibr_umem_queue_work(struct ibr_umem *umem)
 {
 	INIT_WORK(&umem->work, ibr_umem_work);
 	if (atomic_add_return(READERS_STOP, &umem->readers) == READERS_STOP)
-		queue_work(memory_queue, &umem->work);
+		queue_work(ibr_memory_queue, &umem->work);
 }
 
-int ibr_umem_init(struct ibr_umem *umem, struct ibr_buffer *buffer, bool write)
+int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buffer *buffer, bool write)
 {
-	struct ibr_pins *spare = NULL;
+	struct ibr_bounce *spare = NULL;
 	u64 length = buffer->length;
 	int error;
 
-	umem->mm = current->mm;
 	umem->buffer = *buffer;
 	umem->length = length;
 	umem->write = write;
 	if (!length)
 		return 0;
 
-	if (length > IBR_UMEM_RESIDENT) {
-		unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-		struct ibr_pins *anchor = ibr_pins_alloc(umem->mm, false);
-
-		if (!anchor)
-			return -ENOMEM;
-		if (ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK))
-			limit = ULONG_MAX;
-		anchor->limit = limit;
-		umem->anchor = anchor;
+	umem->space = ibr_space_current(space);
+	if (!umem->space) {
+		umem->buffer.pieces = NULL;
+		return -ENOMEM;
 	}
+	/* A worker, which has other limits, will pin the rest of it. */
+	umem->limit = length > IBR_UMEM_RESIDENT ? ibr_pins_limit() : IBR_LIMIT_OWN;
 
 	error = ibr_umem_fill(umem, 0, &spare);
 	if (!error && length > IBR_UMEM_WINDOW)
 		error = ibr_umem_fill(umem, 1, &spare);
 	if (error) {
 		ibr_umem_retire(umem, &umem->window[0], false, NULL);
-		if (umem->anchor)
-			ibr_pins_free(umem->anchor);
-		umem->anchor = NULL;
 		umem->buffer.pieces = NULL;
+		ibr_umem_drop(umem);
 	}
 	return error;
 }
@@ -830,6 +676,25 @@ void ibr_umem_advance(struct ibr_umem *umem, u64 offset)
 	ibr_umem_queue_work(umem);
 }
 
+bool ibr_umem_gone(const struct ibr_umem *umem)
+{
+	const struct ibr_umem *whole = umem->whole;
+	const struct ibrelk_iovec *part = &umem->buffer.one;
+	int slot;
+
+	for (slot = 0; slot < 2; slot++) {
+		const struct ibr_umem_window *window = &umem->window[slot];
+
+		if (!whole && ibr_window_gone(umem, window))
+			return true;
+		window = whole ? &whole->window[slot] : NULL;
+		if (window && window->pins && !ibr_pins_fresh(window->pins) &&
+		    ibr_pins_gone(window->pins, part->addr, part->length))
+			return true;
+	}
+	return false;
+}
+
 /* Is there anything in a bounce buffer that the user should get? */
 static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
 {
@@ -837,9 +702,9 @@ static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
 	int slot;
 
 	for (slot = 0; slot < 2; slot++) {
-		const struct ibr_pins *pins = whole->window[slot].pins;
+		const struct ibr_bounce *bounce = whole->window[slot].bounce;
 
-		if (pins && umem->write && umem->length && READ_ONCE(pins->filled))
+		if (bounce && umem->write && umem->length && READ_ONCE(bounce->filled))
 			return true;
 	}
 	return false;
@@ -856,14 +721,17 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 		return;
 	}
 
+	if (!umem->error && ibr_umem_gone(umem))
+		umem->error = -EFAULT;
 	for (slot = 0; slot < 2; slot++) {
-		umem->window[slot].length = 0;
-		ibr_pins_defer(umem->window[slot].pins);
-		umem->window[slot].pins = NULL;
+		struct ibr_umem_window *window = &umem->window[slot];
+
+		window->length = 0;
+		ibr_window_unpin(window);
+		ibr_bounce_free(window->bounce);
+		window->bounce = NULL;
 	}
-	ibr_pins_defer(umem->anchor);
-	umem->anchor = NULL;
-	ibr_buffer_drop(&umem->buffer);
+	ibr_umem_drop(umem);
 	released(umem);
 }
 
@@ -877,7 +745,7 @@ void ibr_umem_read_begin(struct ibr_umem *umem)
 void ibr_umem_read_end(struct ibr_umem *umem)
 {
 	if (unlikely(atomic_dec_return(&umem->readers) == READERS_STOP))
-		queue_work(memory_queue, &umem->work);
+		queue_work(ibr_memory_queue, &umem->work);
 }
 
 struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place)
@@ -892,10 +760,10 @@ struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length
 	window = &umem->window[div_u64(offset, IBR_UMEM_WINDOW) & 1];
 	resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
 	offset -= window->offset;	/* of another window: far too large */
-	if (offset >= resident || length > resident - (u32)offset || window->pins->bounce || window->pins->stretches)
+	if (offset >= resident || length > resident - (u32)offset || !window->pages)
 		return NULL;
-	*place = window->pins->offset + (u32)offset;
-	return window->pins->pages;
+	*place = window->place + (u32)offset;
+	return window->pages;
 }
 
 int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struct bio_vec *segment, int max)
@@ -943,41 +811,42 @@ static __always_inline void ibr_pages_copy(struct page **pages, u32 place, void 
 	}
 }
 
-static noinline void ibr_pins_copy_pieces(struct ibr_pins *pins, u32 offset, void *data, u32 length, bool to_user)
+static noinline void ibr_pieces_copy(const struct ibr_stretch *stretch, u32 offset, void *data, u32 length,
+				     bool to_user)
 {
-	const struct ibr_stretch *stretch = pins->stretches;
-
 	while (stretch[1].start <= offset)
 		stretch++;
 	for (; length; stretch++) {
 		u32 into = offset - stretch->start;
 		u32 part = min(length, stretch[1].start - offset);
 
-		ibr_pages_copy(pins->pages + stretch->page, stretch->offset + into, data, part, to_user);
+		ibr_pages_copy(stretch->pages, stretch->place + into, data, part, to_user);
 		offset += part;
 		data += part;
 		length -= part;
 	}
 }
 
-static __always_inline void ibr_pins_copy(struct ibr_pins *pins, u32 offset, void *data, u32 length, bool to_user)
+static void ibr_bounce_copy(struct ibr_bounce *bounce, u32 offset, void *data, u32 length, bool to_user)
 {
-	if (unlikely(pins->bounce)) {
-		if (to_user) {
-			memcpy(pins->bounce + offset, data, length);
-			/* Parts fill theirs at the same time: of a whole no more is asked than whether it is 0. */
-			WRITE_ONCE(pins->filled, max(READ_ONCE(pins->filled), offset + length));
-		} else {
-			memcpy(data, pins->bounce + offset, length);
-		}
+	if (!to_user) {
+		memcpy(data, bounce->data + offset, length);
 		return;
 	}
+	memcpy(bounce->data + offset, data, length);
+	/* Parts fill theirs at the same time: of a whole no more is asked than whether it is 0. */
+	WRITE_ONCE(bounce->filled, max(READ_ONCE(bounce->filled), offset + length));
+}
 
-	if (unlikely(pins->stretches)) {
-		ibr_pins_copy_pieces(pins, offset, data, length, to_user);
-		return;
-	}
-	ibr_pages_copy(pins->pages, pins->offset + offset, data, length, to_user);
+static __always_inline void ibr_window_copy(struct ibr_umem_window *window, u32 offset, void *data, u32 length,
+					    bool to_user)
+{
+	if (likely(window->pages))
+		ibr_pages_copy(window->pages, window->place + offset, data, length, to_user);
+	else if (window->bounce)
+		ibr_bounce_copy(window->bounce, offset, data, length, to_user);
+	else
+		ibr_pieces_copy(window->stretches, offset, data, length, to_user);
 }
 
 static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, void *data, u32 length,
@@ -998,7 +867,7 @@ static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, voi
 		if (WARN_ON_ONCE(start >= resident || window->offset + start != offset))
 			return;
 		part = min(length, resident - start);
-		ibr_pins_copy(window->pins, start, data, part, to_user);
+		ibr_window_copy(window, start, data, part, to_user);
 		offset += part;
 		data += part;
 		length -= part;
@@ -1017,38 +886,14 @@ void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 lengt
 
 /* ---- life of the module ---------------------------------------------------------------------- */
 
-int ibr_memory_init(void)
-{
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		init_llist_head(per_cpu_ptr(&dead_pins, cpu));
-
-	pins_cache = KMEM_CACHE(ibr_pins, 0);
-	if (!pins_cache)
-		return -ENOMEM;
-	memory_queue = alloc_workqueue("ibrelk_memory", WQ_UNBOUND, 0);
-	if (!memory_queue) {
-		kmem_cache_destroy(pins_cache);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
 void ibr_memory_drain(void)
 {
 	/* Of what a worker ends, bounced data may be left to be copied, by one more work, which is the last. */
-	flush_workqueue(memory_queue);
-	flush_workqueue(memory_queue);
+	flush_workqueue(ibr_memory_queue);
+	flush_workqueue(ibr_memory_queue);
 }
 
 void ibr_memory_exit(void)
 {
-	cancel_delayed_work_sync(&dead_work);
-	cancel_delayed_work_sync(&slow_work);
-	destroy_workqueue(memory_queue);
-	ibr_umem_flush_all();
-	ibr_pins_free_list(&slow_pins);
-	kmem_cache_destroy(pins_cache);
 	WARN_ON_ONCE(atomic64_read(&bounce_bytes));
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * User memory that the kernel reads or writes after the system call: pinned (FOLL_LONGTERM, charged
- * to the process's pinned pages), window by window if it is large, or stood in for by a bounce
- * buffer where it cannot be pinned (RLIMIT_MEMLOCK, file mappings).
+ * User memory that the kernel reads or writes after the system call: pinned (pins.h), window by window if it is large,
+ * or stood in for by a bounce buffer where it cannot be pinned (RLIMIT_MEMLOCK, file mappings).
  */
 #ifndef IBR_MEMORY_H
 #define IBR_MEMORY_H
@@ -18,8 +17,10 @@
 #define IBR_UMEM_RESIDENT	(2 * IBR_UMEM_WINDOW)
 
 struct bio_vec;
+struct ibr_bounce;
 struct ibr_pins;
-struct mm_struct;
+struct ibr_space;
+struct ibr_stretch;
 struct page;
 
 /**
@@ -54,13 +55,16 @@ int ibr_buffer_read(const struct ibr_buffer *buffer, void *data);
 struct ibr_umem_window {
 	u64 offset;			/* a multiple of IBR_UMEM_WINDOW */
 	u32 length;			/* 0: not resident; published last */
-	struct ibr_pins *pins;		/* pinned pages or a bounce buffer */
+	u32 place;			/* where it begins in the first page, bytes */
+	struct page **pages;		/* if it is pinned, and in one piece; part of these: */
+	struct ibr_pins *pins;
+	struct ibr_stretch *stretches;	/* if it is pinned, and in several pieces: these, and one more */
+	struct ibr_bounce *bounce;	/* if it is not pinned */
 };
 
 /**
  * struct ibr_umem - a user buffer that a transfer reads or writes
- * @mm: its address space; kept alive by what is pinned, so of no use once ibr_umem_finish() was
- *	called
+ * @space: its address space, with a reference; NULL if there is nothing to pin
  * @length: bytes
  * @buffer: which memory; its .length is not used
  * @write: the kernel writes it (a receive)
@@ -68,7 +72,7 @@ struct ibr_umem_window {
  *	called
  * @bounced: bytes that went through a bounce buffer
  * @window: what is resident; the window with index i is always in place i % 2
- * @anchor: keeps @mm for a buffer of more than two windows, which is pinned again later
+ * @limit: pages that the process may have pinned, if a worker is going to pin some; else IBR_LIMIT_OWN
  * @want: index of the first window that shall be resident
  * @work: the worker
  * @ready: set by the owner before it calls ibr_umem_advance()
@@ -78,14 +82,14 @@ struct ibr_umem_window {
  * All but @error, @bounced, @length and @ready is private to memory.c.
  */
 struct ibr_umem {
-	struct mm_struct *mm;
+	struct ibr_space *space;
 	u64 length;
 	struct ibr_buffer buffer;
 	bool write;
 	int error;
 	u64 bounced;
 	struct ibr_umem_window window[2];
-	struct ibr_pins *anchor;
+	unsigned long limit;
 	u64 want;
 	struct work_struct work;
 	void (*ready)(struct ibr_umem *umem);
@@ -97,6 +101,7 @@ struct ibr_umem {
 /**
  * ibr_umem_init() - take hold of a user buffer when a command is accepted
  * @umem: zeroed memory of the owner
+ * @space: the endpoint's address space; if the caller's is another one, nothing stays pinned for later
  * @buffer: what to take hold of; taken over on success. Length 0 is fine and pins nothing
  * @write: the kernel will write it
  *
@@ -105,7 +110,7 @@ struct ibr_umem {
  * Context: process, current->mm is the owner.
  * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM.
  */
-int ibr_umem_init(struct ibr_umem *umem, struct ibr_buffer *buffer, bool write);
+int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buffer *buffer, bool write);
 
 /**
  * ibr_umem_part() - a stretch of user memory as one of its own
@@ -192,13 +197,20 @@ void ibr_umem_read_end(struct ibr_umem *umem);
 void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
 
 /**
+ * ibr_umem_gone() - was some of what is resident, or of a part, unmapped since it was pinned?
+ *
+ * Then what was written to it has reached nobody. Context: any.
+ */
+bool ibr_umem_gone(const struct ibr_umem *umem);
+
+/**
  * ibr_umem_finish() - the transfer is over
  * @umem: user memory; also one of length 0
  * @keep_bounced: false: throw bounced data away (cancel, exit, a transfer that failed half-way)
  * @released: called when nothing refers to the user's memory any more and bounced data has been
  *	copied into it: at once, in the caller's context, where that needs no process (then
  *	unpinning is put off, batched, to process context: it delays neither the completion nor the
- *	caller); otherwise from a worker, where umem->error may have been set. It may free @umem
+ *	caller); otherwise from a worker. umem->error may have been set. It may free @umem
  *
  * Context: any, also under spinlocks if @released bears it; no ibr_umem_advance() may be pending
  * (the owner has seen ready()).
@@ -206,10 +218,6 @@ void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
 void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 		     void (*released)(struct ibr_umem *umem));
 
-/** ibr_umem_flush() - unpin now what was put off on this CPU; each door does. Context: process */
-void ibr_umem_flush(void);
-
-int ibr_memory_init(void);
 /**
  * ibr_memory_drain() - wait until every umem has been released that a worker has, or is about to have
  *

@@ -69,7 +69,7 @@ static void match_setup(struct match_recv *match, const struct ibrelk_command *c
 	match->space = command->flags & IBRELK_CMD_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
 }
 
-static int recv_buffer(struct ibr_umem *umem, const struct ibrelk_command *command)
+static int recv_buffer(struct ibr_endpoint *endpoint, struct ibr_umem *umem, const struct ibrelk_command *command)
 {
 	struct ibr_buffer buffer;
 	int ret;
@@ -77,7 +77,7 @@ static int recv_buffer(struct ibr_umem *umem, const struct ibrelk_command *comma
 	ret = ibr_buffer_import(&buffer, command);
 	if (ret)
 		return ret;
-	ret = ibr_umem_init(umem, &buffer, true);
+	ret = ibr_umem_init(umem, endpoint->space, &buffer, true);
 	if (ret)
 		ibr_buffer_drop(&buffer);
 	return ret;
@@ -91,7 +91,7 @@ static struct ibr_recv *recv_create(struct ibr_endpoint *endpoint, const struct 
 	recv = kmem_cache_zalloc(recv_cache, GFP_KERNEL_ACCOUNT);
 	if (!recv)
 		return ERR_PTR(-ENOMEM);
-	ret = recv_buffer(&recv->umem, command);
+	ret = recv_buffer(endpoint, &recv->umem, command);
 	if (ret) {
 		kmem_cache_free(recv_cache, recv);
 		return ERR_PTR(ret);
@@ -206,7 +206,7 @@ static struct ibr_multi *multi_create(struct ibr_endpoint *endpoint, const struc
 			goto free;
 		}
 	}
-	ret = recv_buffer(&multi->umem, command);
+	ret = recv_buffer(endpoint, &multi->umem, command);
 	if (ret)
 		goto free;
 	multi->room = max(command->room, 1ull);

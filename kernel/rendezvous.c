@@ -382,7 +382,7 @@ static struct ibr_window *transfer_window(struct ibr_transfer *transfer, u64 off
 static void transfer_progress(struct ibr_transfer *transfer)
 {
 	int error = transfer->want < transfer->length ? -EMSGSIZE : 0;
-	u64 done = transfer->asked;
+	u64 done = transfer->asked, arrived = transfer->want;
 	u32 i;
 
 	for (i = 0; i < IBR_WINDOWS; i++)
@@ -393,7 +393,12 @@ static void transfer_progress(struct ibr_transfer *transfer)
 		transfer_ask(transfer);
 		return;
 	}
-	transfer_fin(transfer->flow, transfer->message, error, transfer->want);
+	/* The sender is to know, too, if it has reached nobody. */
+	if (ibr_umem_gone(&transfer->recv->umem)) {
+		error = -EFAULT;
+		arrived = 0;
+	}
+	transfer_fin(transfer->flow, transfer->message, error, arrived);
 	transfer_end(transfer, error);
 }
 

@@ -26,7 +26,7 @@
 #include <linux/workqueue.h>
 
 #include "device.h"
-#include "memory.h"
+#include "pins.h"
 #include "params.h"
 #include "ring.h"
 
@@ -353,7 +353,7 @@ static long ibr_ring_wait(struct ibr_ring *ring, const struct ibrelk_ring_wait _
 		return ibr_ring_available(ring);
 
 	/* Whoever waits submits nothing now, and should not keep others from pinning. */
-	ibr_umem_flush();
+	ibr_pins_flush();
 
 	now = ktime_get();
 	deadline = ibr_deadline(now, wait.timeout_ns);

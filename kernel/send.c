@@ -32,12 +32,12 @@ static int send_copy(struct ibr_send *send, const struct ibr_buffer *buffer)
 	return ibr_buffer_read(buffer, send->data);
 }
 
-static int send_pin(struct ibr_send *send, struct ibr_buffer *buffer)
+static int send_pin(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_buffer *buffer)
 {
 	memset(&send->umem, 0, sizeof(send->umem));
 	send->umem.ready = ibr_send_umem_ready;
 	send->pinned = true;
-	return ibr_umem_init(&send->umem, buffer, false);
+	return ibr_umem_init(&send->umem, flow->endpoint->space, buffer, false);
 }
 
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
@@ -79,7 +79,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 		if (!send->level)
 			send->level = IBRELK_LEVEL_BUFFERED;
 	} else {
-		ret = send_pin(send, &buffer);
+		ret = send_pin(flow, send, &buffer);
 		if (ret)
 			ibr_buffer_drop(&buffer);
 		if (!send->level)

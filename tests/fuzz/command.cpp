@@ -32,7 +32,7 @@ int ibr_endpoint_cancel(ibr_endpoint *endpoint, const ibrelk_command *command);
 int ibr_endpoint_probe(ibr_endpoint *endpoint, const ibrelk_command *command);
 int ibr_endpoint_discard(ibr_endpoint *endpoint, const ibrelk_command *command);
 void ibr_endpoint_flush(ibr_path *undriven);
-void ibr_umem_flush();
+void ibr_pins_flush();
 bool ibr_ring_has_room(ibr_ring *ring);
 int ibr_ring_write(ibr_ring *ring, const ibrelk_completion *completion);
 ibr_endpoint *fuzz_endpoint();
@@ -291,7 +291,7 @@ void ibr_endpoint_flush(ibr_path *undriven)
 	world->flushes++;
 }
 
-void ibr_umem_flush()
+void ibr_pins_flush()
 {
 	world->flushes++;
 }

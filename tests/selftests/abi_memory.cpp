@@ -3,6 +3,11 @@
 // User memory of every kind, within RLIMIT_MEMLOCK and beyond.
 #include "abi.hpp"
 
+#include <atomic>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <thread>
+
 namespace abi
 {
 namespace
@@ -72,6 +77,16 @@ KTAP_TEST(memory__untouched_zero_pages_and_read_only)
 	got.assign(bytes, 0xee);
 	KTAP_EQUAL(transfer(node, read_only.data() + 7, got.data(), bytes), 0);
 	KTAP_CHECK(std::all_of(got.begin(), got.end(), [](auto byte) { return byte == 0; }));
+
+	// Pinned for reading only, it must be pinned anew to be written, or all zero pages of the machine
+	// are.
+	auto data = pattern(bytes, 3);
+	Pages another(bytes + 4096);
+
+	KTAP_EQUAL(transfer(node, data.data(), untouched.data() + 7, bytes), 0);
+	KTAP_CHECK(std::memcmp(untouched.data() + 7, data.data(), bytes) == 0);
+	KTAP_EQUAL(transfer(node, another.data() + 7, got.data(), bytes), 0);
+	KTAP_CHECK(std::all_of(got.begin(), got.end(), [](auto byte) { return byte == 0; }));
 }
 
 KTAP_TEST(memory__the_ring_itself)
@@ -103,7 +118,7 @@ KTAP_TEST(memory__unmapped_while_in_use)
 		auto completion = node.ring.next();
 
 		KTAP_REQUIRE(completion.has_value());
-		KTAP_CHECK(completion->status == 0 || completion->status == -EFAULT);
+		KTAP_EQUAL(completion->status, -EFAULT);
 	}
 }
 
@@ -144,6 +159,9 @@ KTAP_TEST(memory__pins_are_charged_and_given_back)
 	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), cancel(2, 3)), 1);
 	expect(node.ring, 2, -ECANCELED);
 	expect(node.ring, 3, 0);
+	// It stays pinned as long as it is there.
+	KTAP_EQUAL(pinned_kib(), (bytes + page_size()) / 1024);
+	target.unmap();
 	settle(0); // with no further system call to do it
 
 	// Of a large buffer only two windows are pinned at a time.
@@ -155,6 +173,9 @@ KTAP_TEST(memory__pins_are_charged_and_given_back)
 	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), cancel(4, 5)), 1);
 	expect(node.ring, 4, -ECANCELED);
 	expect(node.ring, 5, 0);
+	// ... or until nobody has an endpoint open.
+	KTAP_EQUAL(pinned_kib(), (4 << 10) + 2 * page_size() / 1024);
+	node.endpoint.close();
 	settle(0);
 }
 
@@ -173,6 +194,226 @@ ibrelk_endpoint_info endpoint_info(const Node &node)
 			return info[i];
 	ktap::fail(__FILE__, __LINE__, "the endpoint is not listed");
 	throw ktap::Stop();
+}
+
+// ---- pinned memory that changes ------------------------------------------------------------------
+
+constexpr std::size_t kept = 40'000; // more than a message that is copied, in pages of its own
+
+// Sends from, and receives into, a stretch of memory, so that it is pinned, and stays so. The content is as
+// after @round.
+void exchange(Node &node, std::byte *memory, unsigned round)
+{
+	static std::vector<std::uint8_t> data(kept), back(kept);
+
+	std::ranges::copy(pattern(kept, round), data.begin());
+	std::memset(memory, 0x11, kept);
+	KTAP_EQUAL(transfer(node, data.data(), memory, kept), 0);
+	KTAP_CHECK(std::memcmp(memory, data.data(), kept) == 0);
+	// What is sent is what is there now, not what has come.
+	std::ranges::copy(pattern(kept, round + 1000), data.begin());
+	std::memcpy(memory, data.data(), kept);
+	KTAP_EQUAL(transfer(node, memory, back.data(), kept), 0);
+	KTAP_CHECK(back == data);
+}
+
+// Exchanges by a stretch before and after something has happened to it; tells how often it had to be pinned
+// anew then.
+template<typename Happens>
+std::uint64_t misses(Pages &pages, Happens &&happens)
+{
+	Node node;
+
+	exchange(node, pages.data(), 1);
+	exchange(node, pages.data(), 2);
+	happens();
+	const auto before = endpoint_info(node).pin_misses;
+	exchange(node, pages.data(), 3);
+	const auto after = endpoint_info(node).pin_misses;
+	exchange(node, pages.data(), 4);
+	return after - before;
+}
+
+constexpr int private_rw = MAP_PRIVATE | MAP_ANONYMOUS;
+
+KTAP_TEST(memory__stays_pinned)
+{
+	Pages pages(kept);
+
+	KTAP_EQUAL(misses(pages, [] {}), 0u);
+}
+
+KTAP_TEST(memory__pinned_and_mapped_anew)
+{
+	Pages pages(kept);
+
+	KTAP_EQUAL(misses(pages,
+			   [&] {
+				   ::munmap(pages.data(), kept);
+				   KTAP_CHECK(::mmap(pages.data(), kept, PROT_READ | PROT_WRITE,
+						      private_rw | MAP_FIXED, -1, 0) == pages.data());
+			   }),
+		1u);
+}
+
+KTAP_TEST(memory__pinned_and_mapped_over)
+{
+	Pages pages(kept);
+
+	KTAP_EQUAL(misses(pages,
+			   [&] {
+				   KTAP_CHECK(::mmap(pages.data(), kept, PROT_READ | PROT_WRITE,
+						      private_rw | MAP_FIXED, -1, 0) == pages.data());
+			   }),
+		1u);
+}
+
+KTAP_TEST(memory__pinned_and_moved_away)
+{
+	Pages pages(kept), other(kept);
+
+	KTAP_EQUAL(misses(pages,
+			   [&] {
+				   KTAP_CHECK(
+					   ::mremap(pages.data(), kept, kept, MREMAP_MAYMOVE | MREMAP_FIXED,
+						   other.data()) == other.data());
+				   KTAP_CHECK(::mmap(pages.data(), kept, PROT_READ | PROT_WRITE,
+						      private_rw | MAP_FIXED, -1, 0) == pages.data());
+			   }),
+		1u);
+}
+
+KTAP_TEST(memory__pinned_and_given_back)
+{
+	Pages pages(kept);
+
+	KTAP_EQUAL(misses(pages, [&] { KTAP_EQUAL(::madvise(pages.data(), kept, MADV_DONTNEED), 0); }), 1u);
+}
+
+KTAP_TEST(memory__pinned_and_of_a_file_that_ends)
+{
+	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
+
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kept), 0);
+	for (int kind : {MAP_PRIVATE, MAP_SHARED}) {
+		Pages pages(kept, PROT_READ | PROT_WRITE, kind, file.get());
+
+		// What is written to shared memory of a file is pinned each time.
+		KTAP_EQUAL(misses(pages,
+				   [&] {
+					   KTAP_EQUAL(::ftruncate(file.get(), 0), 0);
+					   KTAP_EQUAL(::ftruncate(file.get(), kept), 0);
+				   }),
+			kind == MAP_SHARED ? 2u : 1u);
+	}
+}
+
+// A child that has a copy must not see what is received afterwards; and who writes first is not to matter.
+KTAP_TEST(memory__pinned_and_forked)
+{
+	Pages pages(kept);
+	int ask[2], answer[2];
+
+	KTAP_REQUIRE_EQUAL(::pipe(ask), 0);
+	KTAP_REQUIRE_EQUAL(::pipe(answer), 0);
+	pid_t child = 0;
+	misses(pages, [&] {
+		std::memset(pages.data(), 0x77, kept);
+		child = ::fork();
+		if (!child) {
+			char go;
+
+			::close(ask[1]);
+			if (::read(ask[0], &go, 1) < 0)
+				::_exit(2);
+			::_exit(!std::all_of(pages.data(), pages.data() + kept,
+				[](auto byte) { return byte == std::byte{0x77}; }));
+		}
+	});
+	KTAP_REQUIRE(child > 0);
+	::close(ask[1]);
+	::close(ask[0]);
+	::close(answer[0]);
+	::close(answer[1]);
+	int status = -1;
+	KTAP_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_EQUAL(status, 0);
+}
+
+KTAP_TEST(memory__pinned_and_made_read_only)
+{
+	Node node;
+	Pages pages(kept);
+
+	exchange(node, pages.data(), 1);
+	KTAP_REQUIRE_EQUAL(::mprotect(pages.data(), kept, PROT_READ), 0);
+	KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), kept, 1, 2)), -EFAULT);
+	KTAP_REQUIRE_EQUAL(::mprotect(pages.data(), kept, PROT_READ | PROT_WRITE), 0);
+	exchange(node, pages.data(), 2);
+}
+
+// Another thread changes all kinds of memory, but for what is sent and received, and forks.
+KTAP_TEST(memory__pinned_beside_changes)
+{
+	Node node;
+	Pages pages(kept);
+	std::atomic<bool> stop = false;
+	std::atomic<unsigned> changes = 0;
+	std::thread other([&] {
+		while (!stop) {
+			Pages passing(kept);
+
+			std::memset(passing.data(), 1, kept);
+			::madvise(passing.data(), kept / 2, MADV_DONTNEED);
+			passing.protect(PROT_READ);
+			const pid_t child = ::fork();
+			if (!child)
+				::_exit(0);
+			::waitpid(child, nullptr, 0);
+			changes++;
+		}
+	});
+
+	for (unsigned round = 0; round < 200 || changes < 50; round++)
+		exchange(node, pages.data(), round);
+	stop = true;
+	other.join();
+}
+
+bool drop_capability(unsigned capability)
+{
+	__user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+	__user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (::syscall(SYS_capget, &header, data))
+		return false;
+	data[capability / 32].effective &= ~(1u << capability % 32);
+	return !::syscall(SYS_capset, &header, data);
+}
+
+// No more stays pinned than half of what may be, and it makes room for what has to be pinned.
+KTAP_TEST(memory__pinned_within_the_limit)
+{
+	need_root();
+	KTAP_EQUAL(in_child([&] {
+		rlimit tight = {.rlim_cur = 256 << 10, .rlim_max = 256 << 10};
+
+		if (::setrlimit(RLIMIT_MEMLOCK, &tight) || !drop_capability(CAP_IPC_LOCK))
+			return 255;
+		Node node;
+		Pages pages(2 << 20);
+
+		for (std::size_t i = 0; i < 32; i++)
+			exchange(node, pages.data() + i * (64 << 10), static_cast<unsigned>(i));
+		if (endpoint_info(node).pinned_idle_bytes > 128 << 10)
+			return 1;
+		auto data = pattern(200 << 10, 5);
+		if (transfer(node, data.data(), pages.data(), 200 << 10) ||
+			std::memcmp(data.data(), pages.data(), data.size()) != 0)
+			return 2;
+		return 0;
+	}),
+		0);
 }
 
 // The rest of a page whose memory cannot be pinned must stay as it is, too.

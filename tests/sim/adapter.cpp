@@ -588,7 +588,7 @@ int ib_map_mr_sg(ib_mr *base, scatterlist *sg, int entries, unsigned int *, unsi
 		// What an adapter can take: pages, of which only the first and the last may be cut.
 		if ((!first && sg[i].offset) || (!last && sg[i].offset + sg[i].length != PAGE_SIZE))
 			return i;
-		mr->pieces.emplace_back(reinterpret_cast<u8 *>(sg[i].page) + sg[i].offset, sg[i].length);
+		mr->pieces.emplace_back(sg[i].page->address + sg[i].offset, sg[i].length);
 		mr->length += sg[i].length;
 	}
 	mr->iova = reinterpret_cast<u64>(mr->pieces[0].first);

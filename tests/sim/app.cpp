@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sys/mman.h>
 
 namespace sim
 {
@@ -36,16 +37,65 @@ void box_step(Life *life, u64 delay);
 
 } // namespace
 
-void Buffer::make(u64 bytes)
+constexpr u64 heap_bytes = 16ull << 30; // reserved for each process
+constexpr u64 heap_base = 0x200000000000;
+
+Heap::~Heap()
+{
+	if (base_)
+		munmap(base_, heap_bytes);
+}
+
+u8 *Heap::get(u64 pages)
+{
+	static u64 heaps;
+	auto &free = free_[pages];
+
+	if (!free.empty()) {
+		u8 *memory = free.back();
+		free.pop_back();
+		return memory;
+	}
+	if (!base_) {
+		void *wanted = reinterpret_cast<void *>(heap_base + heaps++ * heap_bytes);
+		void *got = mmap(wanted, heap_bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		if (got != wanted)
+			sim_fail("memory", "the addresses of a heap are taken");
+		base_ = static_cast<u8 *>(got);
+	}
+	used_ += pages * PAGE_SIZE;
+	if (used_ > heap_bytes)
+		sim_fail("memory", "a heap is used up");
+	return base_ + used_ - pages * PAGE_SIZE;
+}
+
+void Heap::put(u8 *memory, u64 pages)
+{
+	if (sim_config.unmap && sim_chance(stream, sim_config.unmap)) {
+		sim_mm_change(mm_, memory, pages * PAGE_SIZE, true);
+		madvise(memory, pages * PAGE_SIZE, MADV_DONTNEED);
+		// As fork() does: all of it might be other memory from now on, and is not.
+		if (sim_chance(stream, 200'000))
+			sim_mm_change(mm_, base_, used_, false);
+	}
+	free_[pages].push_back(memory);
+}
+
+void Buffer::make(Heap &heap, u64 bytes)
 {
 	const u64 offset = sim_below(stream, PAGE_SIZE);
-	base_.reset(static_cast<u8 *>(std::aligned_alloc(PAGE_SIZE, ALIGN(offset + bytes + 1, PAGE_SIZE))));
-	data_ = base_.get() + offset;
+	heap_ = &heap;
+	pages_ = ALIGN(offset + bytes + 1, PAGE_SIZE) / PAGE_SIZE;
+	base_ = heap.get(pages_);
+	data_ = base_ + offset;
 }
 
 void Buffer::reset()
 {
-	base_.reset();
+	if (base_)
+		heap_->put(base_, pages_);
+	base_ = nullptr;
 	data_ = nullptr;
 }
 
@@ -316,7 +366,7 @@ void Apps::shut()
 	for (auto &life : lives) {
 		sim_current = &life->task;
 		sim_fd_close(life->fd);
-		life->mm.users = 0;
+		sim_mm_end(&life->mm);
 	}
 }
 
@@ -393,7 +443,7 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 		send->level = static_cast<u8>(sim_below(stream, 4));
 	} while (!(sim_config.levels & 1u << send->level));
 	send->order = life.streams[peer->handle]++;
-	send->buffer.make(send->length);
+	send->buffer.make(life.heap, send->length);
 	content_fill(send->buffer.get(), send->id, send->length);
 	command.opcode = IBRELK_OP_SEND;
 	command.level = send->level;
@@ -452,7 +502,7 @@ void command_wanted(const Receive &receive, ibrelk_command &command)
 
 void Apps::make_buffer(Receive &receive, ibrelk_command &command)
 {
-	receive.buffer.make(receive.length + 2 * guard);
+	receive.buffer.make(receive.at->heap, receive.length + 2 * guard);
 	if (receive.length <= large) {
 		std::memset(receive.buffer.get(), guard_byte, receive.length + 2 * guard);
 	} else {
@@ -783,11 +833,11 @@ void Apps::received(Life &life, Receive &receive, const ibrelk_completion &compl
 		if (receive.buffer[i] != guard_byte ||
 			receive.buffer[receive.length + guard + i] != guard_byte)
 			sim_fail("bytes", "receive %llu wrote outside of its buffer", receive.id);
-	receive.kept = receive.length <= large;
+	receive.kept = receive.length <= large && !(sim_config.unmap && sim_chance(stream, 500'000));
 	if (receive.kept)
 		receive.sum = sum(receive);
 	if (completion.status == -ECANCELED) {
-		if (receive.length > large)
+		if (!receive.kept)
 			receive.buffer.reset();
 		return;
 	}
@@ -808,7 +858,7 @@ void Apps::received(Life &life, Receive &receive, const ibrelk_completion &compl
 		sim_fail("claim", "receive %llu got message %llu, and had claimed %llu", receive.id, id,
 			receive.claimed->id);
 	model_received(receive, *it->second, completion, data);
-	if (receive.length > large)
+	if (!receive.kept)
 		receive.buffer.reset();
 }
 
@@ -851,8 +901,10 @@ void Apps::part_received(Receive &whole, const ibrelk_completion &completion)
 	if (completion.length > part.length && part.offset)
 		sim_fail("status", "receive %llu takes %llu bytes at %llu, too many", whole.id,
 			static_cast<u64>(completion.length), part.offset);
-	if (adapter_may_write(whole.buffer.get() + guard + part.offset, std::min<u64>(part.length, completion.length)))
-		sim_fail("fence", "receive %llu has a message, and an adapter may still write to it", whole.id);
+	if (adapter_may_write(
+		    whole.buffer.get() + guard + part.offset, std::min<u64>(part.length, completion.length)))
+		sim_fail("fence", "receive %llu has a message, and an adapter may still write to it",
+			whole.id);
 	whole.messages--;
 	whole.parts.push_back(std::move(made));
 	last_arrival = sim_now();

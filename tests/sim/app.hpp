@@ -24,12 +24,34 @@ struct Receive;
 
 constexpr int pending = 1;
 
+// The heap of a process, at addresses that are the same on every machine: which memory is used again, and so
+// what the module finds pinned, is part of what a seed determines.
+class Heap
+{
+public:
+	explicit Heap(mm_struct *mm) : mm_(mm)
+	{
+	}
+	~Heap();
+	Heap(const Heap &) = delete;
+	Heap &operator=(const Heap &) = delete;
+	u8 *get(u64 pages);
+	// Given back to the system now and then; what comes here next is other memory.
+	void put(u8 *memory, u64 pages);
+
+private:
+	mm_struct *mm_;
+	u8 *base_ = nullptr;
+	u64 used_ = 0;
+	std::map<u64, std::vector<u8 *>> free_; // by size, in pages
+};
+
 // User memory, at a place in its page that is drawn: how many pages it touches must be the same on every
 // machine.
 class Buffer
 {
 public:
-	void make(u64 bytes);
+	void make(Heap &heap, u64 bytes);
 	void reset();
 	[[nodiscard]] u8 *get() const
 	{
@@ -41,14 +63,9 @@ public:
 	}
 
 private:
-	struct Free {
-		void operator()(u8 *memory) const
-		{
-			std::free(memory);
-		}
-	};
-
-	std::unique_ptr<u8, Free> base_;
+	Heap *heap_ = nullptr;
+	u8 *base_ = nullptr;
+	u64 pages_ = 0;
 	u8 *data_ = nullptr;
 };
 
@@ -143,6 +160,7 @@ struct Life {
 	u32 slot = 0, node = 0, mode = 0;
 	sim_task task{};
 	mm_struct mm{};
+	Heap heap{&mm};
 	ibr_endpoint *endpoint = nullptr;
 	ibrelk_ring_header *ring = nullptr;
 	int fd = -1;

@@ -211,6 +211,12 @@ void draw_regions(struct sim_config &c, bool calm)
 		c.reg_errors = maybe(7) ? scaled(1000, 300'000) : 0;
 }
 
+void draw_mapping(struct sim_config &c)
+{
+	c.pin_cache_mib = maybe(80) ? 64 : pick({0, 1});
+	c.unmap = maybe(40) ? pick({10'000, 300'000, 1'000'000}) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -246,6 +252,7 @@ struct sim_config config_draw(u64 seed)
 		draw_arming(c);
 	draw_looking(c);
 	draw_regions(c, calm);
+	draw_mapping(c);
 	return c;
 }
 
@@ -288,7 +295,7 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
-		&sim_config::arm_errors, &sim_config::reg_errors};
+		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap};
 }
 
 std::vector<u64 sim_config::*> config_members()

@@ -38,6 +38,8 @@
 	X(recvs_max, "receives posted on an endpoint", 65536)                                                 \
 	X(unexpected_kib, "unexpected memory of an endpoint", 1024)                                           \
 	X(memlock_kib, "what a process may pin", 65536)                                                       \
+	X(pin_cache_mib, "module parameter", 64)                                                              \
+	X(unmap, "memory given back to the system when nothing needs it any more, ppm", 0)                    \
 	X(quiet, "sends without a completion when they succeed, ppm", 0)                                      \
 	X(wrong_job, "endpoints with another job key", 0)                                                     \
 	/* the module */                                                                                      \

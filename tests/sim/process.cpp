@@ -6,6 +6,9 @@
 
 #include "process.h"
 
+#include <cstdlib>
+#include <cstring>
+#include <map>
 #include <vector>
 
 static mm_struct kernel_mm{};
@@ -50,6 +53,91 @@ void kthread_unuse_mm(mm_struct *mm)
 	sim_current = lender[--borrowing];
 }
 
+// ---- memory ------------------------------------------------------------------------------------
+
+// Pages that are pinned now, by process and address. The order in which they are kept is never asked for.
+static std::map<std::pair<mm_struct *, u64>, page *> pages_pinned;
+
+static page *page_pin(mm_struct *mm, u64 address)
+{
+	auto &page = pages_pinned[{mm, address}];
+	if (!page)
+		page = new ::page{mm, reinterpret_cast<u8 *>(address), 0, true};
+	page->pins++;
+	return page;
+}
+
+static void page_unpin(page *page)
+{
+	if (--page->pins)
+		return;
+	if (page->mapped)
+		pages_pinned.erase({page->mm, reinterpret_cast<u64>(page->address)});
+	else
+		std::free(page->address);
+	delete page;
+}
+
+// What has it pinned keeps it, and nobody else sees it.
+static void page_unmap(page *page)
+{
+	auto *own = static_cast<u8 *>(std::aligned_alloc(PAGE_SIZE, PAGE_SIZE));
+	std::memcpy(own, page->address, PAGE_SIZE);
+	page->address = own;
+	page->mapped = false;
+}
+
+void sim_mm_change(mm_struct *mm, void *start, u64 bytes, bool unmap)
+{
+	const u64 from = reinterpret_cast<u64>(start);
+	const mmu_notifier_range range{mm, from, from + bytes, unmap ? MMU_NOTIFY_UNMAP : MMU_NOTIFY_CLEAR};
+
+	if (mm->notifier)
+		mm->notifier->ops->invalidate_range_start(mm->notifier, &range);
+	for (auto it = pages_pinned.lower_bound({mm, from});
+		unmap && it != pages_pinned.end() && it->first < std::pair{mm, from + bytes};) {
+		page_unmap(it->second);
+		it = pages_pinned.erase(it);
+	}
+	if (mm->notifier)
+		mm->notifier->ops->invalidate_range_end(mm->notifier, &range);
+}
+
+void sim_mm_end(mm_struct *mm)
+{
+	if (mm->notifier)
+		mm->notifier->ops->release(mm->notifier, mm);
+	mm->users = 0;
+}
+
+mmu_notifier *mmu_notifier_get(const mmu_notifier_ops *ops, mm_struct *mm)
+{
+	sim_might_sleep("mmu_notifier_get");
+	if (!mm->notifier) {
+		auto *made = ops->alloc_notifier(mm);
+		if (IS_ERR(made))
+			return made;
+		made->ops = ops;
+		made->mm = mm;
+		made->users = 0;
+		mm->notifier = made;
+		mmgrab(mm);
+	}
+	mm->notifier->users++;
+	return mm->notifier;
+}
+
+void mmu_notifier_put(mmu_notifier *notifier)
+{
+	sim_might_sleep("mmu_notifier_put");
+	if (--notifier->users)
+		return;
+	mm_struct *mm = notifier->mm;
+	mm->notifier = nullptr;
+	notifier->ops->free_notifier(notifier);
+	mmdrop(mm);
+}
+
 int pin_user_pages_fast(unsigned long start, int count, unsigned int, page **pages)
 {
 	sim_might_sleep("pin_user_pages");
@@ -58,7 +146,7 @@ int pin_user_pages_fast(unsigned long start, int count, unsigned int, page **pag
 	if (sim_troubled && count > 1 && sim_chance(SIM_RANDOM_ALLOC, sim_config.pin))
 		count = 1 + static_cast<int>(sim_below(SIM_RANDOM_ALLOC, static_cast<u64>(count) - 1));
 	for (int i = 0; i < count; i++)
-		pages[i] = reinterpret_cast<page *>(start + static_cast<unsigned long>(i) * PAGE_SIZE);
+		pages[i] = page_pin(sim_current->mm, start + static_cast<unsigned long>(i) * PAGE_SIZE);
 	sim_current->mm->pages += count;
 	return count;
 }
@@ -66,9 +154,11 @@ int pin_user_pages_fast(unsigned long start, int count, unsigned int, page **pag
 // Who unpins may be anybody, so only the sum is checked (app.cpp).
 static s64 unpinned;
 
-void unpin_user_pages(page **, unsigned long count)
+void unpin_user_pages(page **pages, unsigned long count)
 {
 	sim_might_sleep("unpin_user_pages");
+	for (unsigned long i = 0; i < count; i++)
+		page_unpin(pages[i]);
 	unpinned += static_cast<s64>(count);
 }
 

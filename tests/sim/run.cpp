@@ -349,7 +349,8 @@ void run(u64 seed)
 		sim_run(sim_now() + (sim_now() - healed < 20 * ms ? ms / 2 : 20 * ms));
 		enter(0, [] { sim::apps.reap_closed(); });
 	}
-	// Who is paced sends a packet in 64 round trips, and what native modes may lose is not waited for above.
+	// Who is paced sends a packet in 64 round trips, and what native modes may lose is not waited for
+	// above.
 	sim_run(sim_now() + settle_ns + 400 * (sim_config.delay_ns + sim_config.jitter_ns));
 	checks_until = 0;
 	enter(0, [] { sim::apps.reap_all(); });

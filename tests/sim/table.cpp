@@ -80,6 +80,63 @@ u64 siphash_2u64(u64 a, u64 b, const siphash_key_t *key)
 	return mix(mix(a ^ key->key[0]) + (b ^ key->key[1]));
 }
 
+// ---- trees of intervals ------------------------------------------------------------------------
+
+// By address, and of those that begin at the same one by age.
+using Intervals = std::map<std::pair<unsigned long, u64>, interval_tree_node *>;
+
+static Intervals *intervals_of(const rb_root_cached *root)
+{
+	return static_cast<Intervals *>(root->intervals);
+}
+
+void interval_tree_insert(interval_tree_node *node, rb_root_cached *root)
+{
+	static u64 order;
+
+	if (!root->intervals)
+		root->intervals = new Intervals;
+	node->order = order++;
+	node->root = root;
+	(*intervals_of(root))[{node->start, node->order}] = node;
+}
+
+void interval_tree_remove(interval_tree_node *node, rb_root_cached *root)
+{
+	auto *intervals = intervals_of(root);
+
+	if (node->root != root || !intervals || !intervals->erase({node->start, node->order}))
+		sim_fail("shim", "an interval is removed that is not in this tree");
+	node->root = nullptr;
+	if (intervals->empty()) {
+		delete intervals;
+		root->intervals = nullptr;
+	}
+}
+
+static interval_tree_node *interval_next(const rb_root_cached *root, std::pair<unsigned long, u64> from,
+	unsigned long start, unsigned long last)
+{
+	const auto *intervals = intervals_of(root);
+
+	if (!intervals)
+		return nullptr;
+	for (auto it = intervals->lower_bound(from); it != intervals->end() && it->first.first <= last; ++it)
+		if (it->second->last >= start)
+			return it->second;
+	return nullptr;
+}
+
+interval_tree_node *interval_tree_iter_first(rb_root_cached *root, unsigned long start, unsigned long last)
+{
+	return interval_next(root, {0, 0}, start, last);
+}
+
+interval_tree_node *interval_tree_iter_next(interval_tree_node *node, unsigned long start, unsigned long last)
+{
+	return interval_next(node->root, {node->start, node->order + 1}, start, last);
+}
+
 // ---- xarrays -----------------------------------------------------------------------------------
 
 using Map = std::map<unsigned long, void *>;

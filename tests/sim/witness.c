@@ -8,6 +8,7 @@
 #include "drive.h"
 #include "flow.h"
 #include "path.h"
+#include "pins.h"
 #include "params.h"
 #include "reliability/seq.h"
 #include "shim.h"
@@ -314,6 +315,21 @@ void sim_check_all(void)
 	}
 }
 
+static void check_space(const struct ibr_space *space)
+{
+	const struct ibr_pins *pins;
+	unsigned long pages = 0;
+
+	list_for_each_entry(pins, &space->idle, idle) {
+		if (pins->users || !pins->fresh || pins->space != space)
+			sim_fail("bound", "what is pinned, and idle, is in use, or not what is there");
+		pages += pins->nr_pages;
+	}
+	if (pages != space->idle_pages || pages > space->idle_max)
+		sim_fail("bound", "%lu pages are pinned and idle, counted %lu of %lu", pages, space->idle_pages,
+			 space->idle_max);
+}
+
 void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 {
 	const struct match_message *match;
@@ -323,6 +339,8 @@ void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 	u32 space, count = 0, claimed = 0, sources = 0, i;
 	unsigned long claim;
 
+	if (endpoint->space)
+		check_space(endpoint->space);
 	for (space = 0; space < MATCH_SPACES; space++)
 		list_for_each_entry(match, &endpoint->match.message_all[space], links.all) {
 			message = container_of(match, struct ibr_message, match);

@@ -347,6 +347,9 @@ void endpoints_json(Json &json, Endpoints endpoints)
 		json.member("flows", e.flows).member("sends", e.sends).member("recvs", e.recvs);
 		json.member("unexpected", e.unexpected)
 			.member("claims", e.claims)
+			.member("pin_hits", e.pin_hits)
+			.member("pin_misses", e.pin_misses)
+			.member("pinned_idle_bytes", e.pinned_idle_bytes)
 			.member("unexpected_bytes", e.unexpected_bytes);
 		json.member("unexpected_bytes_max", e.unexpected_bytes_max);
 		counters_json(json, e.counters);

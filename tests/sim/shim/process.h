@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Processes: who calls, its memory and descriptors. User memory is the simulator's own, so a user address is a
- * pointer; a pinned page is its address (process.cpp).
+ * pointer. Once it is unmapped, what had pinned it has other memory (process.cpp).
  */
 #ifndef SIM_PROCESS_H
 #define SIM_PROCESS_H
@@ -17,8 +17,11 @@ typedef struct {
 	u32 value;
 } kuid_t;
 
+struct mmu_notifier;
+
 struct mm_struct {
 	atomic64_t pinned_vm;
+	struct mmu_notifier *notifier;
 	int count;		/* mmgrab() */
 	int users;		/* mmget(); 0: the process is gone, and its memory with it */
 	s64 pages;		/* pinned now, by the simulator's own count */
@@ -54,7 +57,13 @@ extern struct sim_task *sim_current;
 #define single_task_running()	false
 
 /* Memory */
-struct page;
+struct page {
+	struct mm_struct *mm;
+	unsigned char *address;	/* where its bytes are */
+	u64 pins;
+	bool mapped;		/* these are still the process's */
+};
+
 struct folio;
 struct mem_cgroup;
 #define FOLL_WRITE		1u
@@ -75,8 +84,40 @@ void unpin_user_pages(struct page **pages, unsigned long count);
 bool sim_page_of_file(const struct page *page);
 #define page_folio(page)	((struct folio *)(page))
 #define folio_test_anon(folio)	(!sim_page_of_file((struct page *)(folio)))
-#define memcpy_to_page(page, offset, from, bytes)	memcpy((char *)(page) + (offset), from, bytes)
-#define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (const char *)(page) + (offset), bytes)
+#define memcpy_to_page(page, offset, from, bytes)	memcpy((page)->address + (offset), from, bytes)
+#define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (page)->address + (offset), bytes)
+
+/* Being told what becomes of it */
+enum mmu_notifier_event { MMU_NOTIFY_UNMAP, MMU_NOTIFY_CLEAR };
+
+struct mmu_notifier_range {
+	struct mm_struct *mm;
+	unsigned long start, end;
+	enum mmu_notifier_event event;
+};
+
+struct mmu_notifier_ops {
+	void (*release)(struct mmu_notifier *notifier, struct mm_struct *mm);
+	int (*invalidate_range_start)(struct mmu_notifier *notifier, const struct mmu_notifier_range *range);
+	void (*invalidate_range_end)(struct mmu_notifier *notifier, const struct mmu_notifier_range *range);
+	struct mmu_notifier *(*alloc_notifier)(struct mm_struct *mm);
+	void (*free_notifier)(struct mmu_notifier *notifier);
+};
+
+struct mmu_notifier {
+	const struct mmu_notifier_ops *ops;
+	struct mm_struct *mm;
+	int users;
+};
+
+struct mmu_notifier *mmu_notifier_get(const struct mmu_notifier_ops *ops, struct mm_struct *mm);
+void mmu_notifier_put(struct mmu_notifier *notifier);
+#define mmu_notifier_synchronize()	do { } while (0)
+/* Of whole pages: they are another memory from now on (@unmap), or only seem so. */
+void sim_mm_change(struct mm_struct *mm, void *start, u64 bytes, bool unmap);
+/* The process ends. */
+void sim_mm_end(struct mm_struct *mm);
+
 #define access_ok(p, bytes)	true
 #define fault_in_safe_writeable(p, bytes)	0
 #define fault_in_readable(p, bytes)		0

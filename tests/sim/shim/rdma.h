@@ -243,7 +243,7 @@ struct bio_vec {
 #define dma_need_sync(device, address)	false
 #define ib_dma_unmap_sg(ib, sg, n, direction)	do { } while (0)
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
-	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p) + (offset))
+	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p)->address + (offset))
 #define ib_dma_unmap_page(ib, dma, bytes, direction)	do { } while (0)
 #define rdma_ah_find_type(ib, port)		0
 #define rdma_ah_set_port_num(ah, port)		((void)(ah))

@@ -68,6 +68,24 @@ struct rb_root {
 void rb_link_node(struct rb_node *node, struct rb_node *parent, struct rb_node **place);
 void rb_erase(struct rb_node *node, struct rb_root *root);
 
+/* Trees of intervals: any order that is the same everywhere (table.cpp) */
+struct rb_root_cached {
+	void *intervals;
+};
+
+struct interval_tree_node {
+	unsigned long start, last;
+	u64 order;
+	struct rb_root_cached *root;
+};
+
+#define RB_ROOT_CACHED		((struct rb_root_cached) { NULL })
+void interval_tree_insert(struct interval_tree_node *node, struct rb_root_cached *root);
+void interval_tree_remove(struct interval_tree_node *node, struct rb_root_cached *root);
+struct interval_tree_node *interval_tree_iter_first(struct rb_root_cached *root, unsigned long start, unsigned long last);
+struct interval_tree_node *interval_tree_iter_next(struct interval_tree_node *node, unsigned long start,
+						   unsigned long last);
+
 /* Hash tables */
 struct rhash_head {
 	struct rhash_head *next;

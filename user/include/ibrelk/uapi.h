@@ -247,6 +247,10 @@ struct ibrelk_endpoint_info {
 	__u32 claims;			/* messages that are claimed, and neither received nor discarded yet */
 	__u64 unexpected_bytes;
 	__u64 unexpected_bytes_max;	/* high-water mark */
+	/* Of all endpoints of the process that created it: */
+	__u64 pin_hits;			/* buffers, or windows of long ones, that were found pinned */
+	__u64 pin_misses;		/* ... that had to be */
+	__u64 pinned_idle_bytes;	/* what stays pinned for later, at the moment */
 	struct ibrelk_counters counters;
 };
 

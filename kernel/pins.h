@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pinned ranges of user memory, and the address spaces that they belong to. A range that nobody uses any more stays
+ * pinned for the next transfer from or to the same place; the kernel's MMU notifiers say when what is at an address is
+ * no longer the memory that was pinned there.
+ */
+#ifndef IBR_PINS_H
+#define IBR_PINS_H
+
+#include <linux/interval_tree.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+#include <linux/mmu_notifier.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#define IBR_PINS_INLINE		3	/* pages of a buffer of 8 KiB, wherever it starts */
+
+struct ibr_pins;
+struct ibrelk_endpoint_info;
+struct mm_struct;
+struct page;
+
+/**
+ * struct ibr_space - an address space whose memory is pinned
+ * @notifier: by which the kernel tells what becomes of it; one for all endpoints of a process
+ * @mm: the address space, referenced (mmgrab)
+ * @refs: by the notifier, by each range, and by each struct ibr_umem
+ * @free_work: frees it, as the last reference may go where nobody can sleep
+ * @watched: has a notifier; without, nothing stays pinned
+ * @lock: softirq-safe, innermost; covers the rest, and all that changes in its ranges. The notifier takes it, so
+ *	nothing may be allocated under it
+ * @tree: all ranges, fresh or not, by address
+ * @idle: fresh ranges that nobody uses, in the order in which they became so
+ * @idle_pages: pages of these
+ * @idle_max: at most so many
+ * @openers: open endpoints; without any, nothing stays pinned
+ * @invalidating: changes that the kernel has announced, and not finished
+ * @seq: how many it has announced
+ * @hits: ranges that were found pinned
+ * @misses: ... and that were not
+ */
+struct ibr_space {
+	struct mmu_notifier notifier;
+	struct mm_struct *mm;
+	refcount_t refs;
+	struct work_struct free_work;
+	bool watched;
+
+	spinlock_t lock;
+	struct rb_root_cached tree;
+	struct list_head idle;
+	unsigned long idle_pages;
+	unsigned long idle_max;
+	u32 openers;
+	u32 invalidating;
+	u64 seq;
+	u64 hits;
+	u64 misses;
+};
+
+/**
+ * struct ibr_pins - a range of pinned user memory, whole pages
+ * @range: their addresses; in space->tree
+ * @space: whose, with a reference
+ * @idle: in space->idle, or empty
+ * @dead: in a list of those that wait to be unpinned
+ * @pages: these
+ * @nr_pages: how many
+ * @users: who has it; when they are gone it becomes idle if it is fresh, else it goes
+ * @write: may be written; pages are dirty when they are unpinned
+ * @slow: some belong to a file, so that unpinning may have to wait for its file system
+ * @fresh: what is pinned is still what is there, as far as is known
+ * @gone_first: what was unmapped while somebody used it: its first address
+ * @gone_last: ... and last; before @gone_first: nothing was
+ * @inline_pages: room for the pages of a small range
+ * Only @pages, @range and @space, which do not change, are for users to read.
+ */
+struct ibr_pins {
+	struct interval_tree_node range;
+	struct ibr_space *space;
+	struct list_head idle;
+	struct llist_node dead;
+	struct page **pages;
+	unsigned long nr_pages;
+	u32 users;
+	bool write;
+	bool slow;
+	bool fresh;
+	unsigned long gone_first;
+	unsigned long gone_last;
+	struct page *inline_pages[IBR_PINS_INLINE];
+};
+
+extern struct workqueue_struct *ibr_memory_queue;	/* for all that needs the process whose memory it is */
+
+/**
+ * ibr_space_open() - for an endpoint: the address space of the calling process
+ *
+ * Return: space, the same for all who ask in a process; ibr_space_close() gives it back. ERR_PTR: -ENOMEM.
+ * Context: process.
+ */
+struct ibr_space *ibr_space_open(void);
+/** ibr_space_info() - fill in what is told of it. Context: any */
+void ibr_space_info(struct ibr_space *space, struct ibrelk_endpoint_info *info);
+/** ibr_space_close() - an endpoint is closed: after the last one what is idle is unpinned. Context: process */
+void ibr_space_close(struct ibr_space *space);
+/**
+ * ibr_space_current() - the calling process's, which need not be the one that opened the endpoint
+ * @space: the endpoint's
+ *
+ * Return: @space, or one in which nothing stays pinned; with a reference. NULL: no memory. Context: process.
+ */
+struct ibr_space *ibr_space_current(struct ibr_space *space);
+/** ibr_space_put() - give a reference back. Context: any */
+void ibr_space_put(struct ibr_space *space);
+
+#define IBR_LIMIT_OWN		(ULONG_MAX - 1)
+
+/** ibr_pins_limit() - how many pages the calling process may have pinned; ULONG_MAX: any number. Context: process */
+unsigned long ibr_pins_limit(void);
+
+/**
+ * ibr_pins_get() - a range of memory, pinned
+ * @space: whose; its address space is current->mm
+ * @start: address of the first byte
+ * @length: bytes, at least 1
+ * @write: it is going to be written
+ * @limit: pages that the process may have pinned, since a worker has other limits and capabilities; IBR_LIMIT_OWN:
+ *	what holds for the caller
+ *
+ * Return: a range that contains it, until ibr_pins_put(); ERR_PTR: -EFAULT (not mapped, or not writable), -EPERM (the
+ * limit), -ENOMEM, or what the kernel says of memory that cannot be pinned. Context: process.
+ */
+struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
+			      unsigned long limit);
+/**
+ * ibr_pins_put() - give it back
+ *
+ * It stays pinned, or is unpinned soon, by a worker or the next system call. Context: any, also under spinlocks.
+ */
+void ibr_pins_put(struct ibr_pins *pins);
+/** ibr_pins_fresh() - nothing has happened to the memory since it was pinned, as far as is known. Context: any */
+static inline bool ibr_pins_fresh(const struct ibr_pins *pins)
+{
+	return READ_ONCE(pins->fresh);
+}
+
+/**
+ * ibr_pins_gone() - was some of it unmapped since ibr_pins_get()?
+ * @pins: a range that the caller has
+ * @start: address of the first byte that matters
+ * @length: bytes that do
+ *
+ * Other changes (fork, madvise(), migration) do not count: a transfer under way has the memory that was there when it
+ * began. Of a range that several have, what lies between two unmapped stretches counts as unmapped. Context: any.
+ */
+bool ibr_pins_gone(const struct ibr_pins *pins, unsigned long start, unsigned long length);
+
+/** ibr_pins_flush() - unpin now what was put off on this CPU. Context: process */
+void ibr_pins_flush(void);
+
+int ibr_pins_init(void);
+/** ibr_pins_exit() - every space must have been given back, but for what waits to be freed */
+void ibr_pins_exit(void);
+
+#endif /* IBR_PINS_H */
