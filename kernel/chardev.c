@@ -28,6 +28,7 @@
 #include "endpoint.h"
 #include "params.h"
 #include "path.h"
+#include "region.h"
 #include "ring.h"
 
 #define MODES_NATIVE	(BIT(IBRELK_MODE_RC_NATIVE) | BIT(IBRELK_MODE_UC_NATIVE) | \
@@ -195,6 +196,19 @@ static long ibr_device_ring_create(struct ibrelk_ring_create __user *argument)
 	return ibr_install(file, &create.fd, argument, &create, sizeof(create));
 }
 
+static long ibr_device_region_create(struct ibrelk_region_create __user *argument)
+{
+	struct ibrelk_region_create create;
+	struct file *file;
+
+	if (copy_from_user(&create, argument, sizeof(create)))
+		return -EFAULT;
+	file = ibr_region_create(&create);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	return ibr_install(file, &create.fd, argument, &create, sizeof(create));
+}
+
 static long ibr_device_endpoint_create(struct ibrelk_endpoint_create __user *argument)
 {
 	struct ibrelk_endpoint_create create;
@@ -248,6 +262,8 @@ static long ibr_chardev_ioctl(struct file *file, unsigned int command, unsigned 
 		return ibr_device_ring_create(user);
 	case IBRELK_IOC_ENDPOINT_CREATE:
 		return ibr_device_endpoint_create(user);
+	case IBRELK_IOC_REGION_CREATE:
+		return ibr_device_region_create(user);
 	case IBRELK_IOC_DUMP:
 		return ibr_device_ioctl_dump(user);
 	default:

@@ -352,6 +352,139 @@ KTAP_TEST(memory__pinned_and_made_read_only)
 	exchange(node, pages.data(), 2);
 }
 
+bool drop_capability(unsigned capability)
+{
+	__user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+	__user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (::syscall(SYS_capget, &header, data))
+		return false;
+	data[capability / 32].effective &= ~(1u << capability % 32);
+	return !::syscall(SYS_capset, &header, data);
+}
+
+int region(Node &node, const void *memory, std::size_t bytes, std::uint32_t flags)
+{
+	ibrelk_region_create create{};
+
+	create.addr = address_of(memory);
+	create.length = bytes;
+	create.flags = flags;
+	const int error = control(node.device.get(), IBRELK_IOC_REGION_CREATE, &create);
+
+	return error ? error : create.fd;
+}
+
+KTAP_TEST(memory__region_stays_pinned)
+{
+	settle(0);
+
+	auto node = std::make_unique<Node>();
+	const std::size_t bytes = 20 << 20;
+	Pages pages(bytes);
+	const auto all = bytes / 1024;
+	Fd writable(region(*node, pages.data() + 1, bytes - 1, IBRELK_REGION_WRITE));
+
+	KTAP_REQUIRE(writable.get() >= 0);
+	KTAP_EQUAL(pinned_kib(), all);
+
+	// Parts of it are found, whichever: short and long ones, also of more than two windows.
+	const auto before = endpoint_info(*node);
+	for (std::size_t size : {std::size_t{1}, std::size_t{100'000}, std::size_t{9} << 20}) {
+		auto data = pattern(size, 8);
+
+		std::memcpy(pages.data() + 777, data.data(), size);
+		KTAP_EQUAL(transfer(*node, pages.data() + 777, pages.data() + (10 << 20), size), 0);
+		KTAP_CHECK(std::memcmp(pages.data() + (10 << 20), data.data(), size) == 0);
+	}
+	KTAP_EQUAL(endpoint_info(*node).pin_misses, before.pin_misses);
+	KTAP_CHECK(endpoint_info(*node).pin_hits > before.pin_hits);
+
+	// It outlives the endpoint, but not its descriptor, nor the memory.
+	node.reset();
+	KTAP_EQUAL(pinned_kib(), all);
+	writable.close();
+	settle(0);
+
+	Node another;
+	Fd readable(region(another, pages.data(), bytes, 0));
+
+	KTAP_REQUIRE(readable.get() >= 0);
+	KTAP_EQUAL(pinned_kib(), all);
+	pages.unmap();
+	readable.close();
+	settle(0);
+}
+
+KTAP_TEST(memory__region_may_be_closed_in_use)
+{
+	Node node;
+	Pages pages(kept);
+	Fd writable(region(node, pages.data(), kept, IBRELK_REGION_WRITE));
+	auto data = pattern(kept, 1);
+
+	KTAP_REQUIRE(writable.get() >= 0);
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), kept, 1, 2)), 1);
+	writable.close();
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), kept, 1, 1)), 1);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+	}
+	KTAP_CHECK(std::memcmp(pages.data(), data.data(), kept) == 0);
+}
+
+KTAP_TEST(memory__region_of_the_wrong_kind)
+{
+	Node node;
+	Pages pages(kept), read_only(kept, PROT_READ);
+	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
+
+	KTAP_EQUAL(region(node, pages.data(), 0, 0), -EINVAL);
+	KTAP_EQUAL(region(node, pages.data(), (1ul << 30) + 1, 0), -EINVAL);
+	KTAP_EQUAL(region(node, pages.data(), kept, 2), -EINVAL);
+	KTAP_EQUAL(region(node, nullptr, kept, 0), -EFAULT);
+	KTAP_EQUAL(region(node, reinterpret_cast<void *>(~0ul - 4096), kept, 0), -EFAULT);
+	KTAP_EQUAL(region(node, pages.data(), 1 << 30, 0), -EFAULT);
+	KTAP_EQUAL(region(node, read_only.data(), kept, IBRELK_REGION_WRITE), -EFAULT);
+	Fd readable(region(node, read_only.data(), kept, 0));
+	KTAP_CHECK(readable.get() >= 0);
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kept), 0);
+
+	Pages shared(kept, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+
+	KTAP_EQUAL(region(node, shared.data(), kept, IBRELK_REGION_WRITE), -EOPNOTSUPP);
+
+	// It has nothing to be asked.
+	KTAP_EQUAL(control(readable.get(), IBRELK_IOC_SUBMIT, &file), -ENOTTY);
+}
+
+KTAP_TEST(memory__region_beyond_the_limit)
+{
+	need_root();
+	KTAP_EQUAL(in_child([&] {
+		rlimit tight = {.rlim_cur = 256 << 10, .rlim_max = 256 << 10};
+
+		if (::setrlimit(RLIMIT_MEMLOCK, &tight) || !drop_capability(CAP_IPC_LOCK))
+			return 255;
+		Node node;
+		Pages pages(1 << 20);
+
+		if (region(node, pages.data(), 1 << 20, 0) != -ENOMEM)
+			return 1;
+		Fd most(region(node, pages.data(), 200 << 10, IBRELK_REGION_WRITE));
+		if (most.get() < 0)
+			return 2;
+		// What is left is enough for little, and the rest is bounced.
+		exchange(node, pages.data() + (300 << 10), 1);
+		return 0;
+	}),
+		0);
+}
+
 // Another thread changes all kinds of memory, but for what is sent and received, and forks.
 KTAP_TEST(memory__pinned_beside_changes)
 {
@@ -378,17 +511,6 @@ KTAP_TEST(memory__pinned_beside_changes)
 		exchange(node, pages.data(), round);
 	stop = true;
 	other.join();
-}
-
-bool drop_capability(unsigned capability)
-{
-	__user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-	__user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-
-	if (::syscall(SYS_capget, &header, data))
-		return false;
-	data[capability / 32].effective &= ~(1u << capability % 32);
-	return !::syscall(SYS_capset, &header, data);
 }
 
 // No more stays pinned than half of what may be, and it makes room for what has to be pinned.

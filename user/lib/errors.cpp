@@ -125,6 +125,17 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ENODEV, "the RDMA device is gone"},
 	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "the peer cannot do that mode, or does not allow it"},
 
+	{IBRELK_CALL_REGION, EINVAL, "a region has at least a byte, and at most as many as a message"},
+	{IBRELK_CALL_REGION, EFAULT, "the region is not in the process's memory, or may not be written"},
+	{IBRELK_CALL_REGION, ENOMEM,
+		"out of memory, or more than the process may have pinned: raise the limit of locked memory "
+		"(ulimit -l)"},
+	{IBRELK_CALL_REGION, EOPNOTSUPP,
+		"memory of a file cannot be a region that is received into: messages may go there without "
+		"one"},
+	{IBRELK_CALL_REGION, EAGAIN, "another thread was changing the memory: try again"},
+	{IBRELK_CALL_REGION, EMFILE, too_many_files},
+
 	{IBRELK_CALL_ADDRESS, EINVAL,
 		"not an address: write 10.1.0.2:77 or [fd00::1]:77, with #5 for a generation"},
 };

@@ -89,6 +89,7 @@ struct State {
 	std::map<int, int> devices;
 	std::map<int, std::shared_ptr<Ring>> rings;
 	std::map<int, std::shared_ptr<Endpoint>> endpoints;
+	std::map<int, ibrelk_region_create> regions;
 	std::uint32_t next_number = 65536;
 	std::uint32_t generation = 1;
 	std::uint64_t messages = 0;
@@ -108,6 +109,15 @@ int memory_fd(std::size_t bytes)
 		return -1;
 	state.calls.open_fds++;
 	return fd;
+}
+
+int create_region(ibrelk_region_create *create)
+{
+	if (!create->length || create->flags & ~IBRELK_REGION_WRITE || create->reserved)
+		return -EINVAL;
+	create->fd = memory_fd(0);
+	state.regions[create->fd] = *create;
+	return 0;
 }
 
 bool native(std::uint32_t mode)
@@ -640,7 +650,8 @@ void close(int fd) noexcept
 {
 	std::scoped_lock guard(lock);
 
-	if (!state.devices.erase(fd) && !state.rings.erase(fd) && !state.endpoints.erase(fd))
+	if (!state.devices.erase(fd) && !state.rings.erase(fd) && !state.endpoints.erase(fd) &&
+		!state.regions.erase(fd))
 		return;
 	state.calls.open_fds--;
 	::close(fd);
@@ -657,6 +668,8 @@ int ioctl(int fd, unsigned long request, void *argument) noexcept
 		return device ? create_ring(static_cast<ibrelk_ring_create *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_ENDPOINT_CREATE:
 		return device ? create_endpoint(static_cast<ibrelk_endpoint_create *>(argument)) : -ENOTTY;
+	case IBRELK_IOC_REGION_CREATE:
+		return device ? create_region(static_cast<ibrelk_region_create *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_DUMP: return device ? dump(static_cast<ibrelk_dump *>(argument)) : -ENOTTY;
 	case IBRELK_IOC_RING_WAIT:
 		return ring_wait(guard, fd, static_cast<const ibrelk_ring_wait *>(argument));

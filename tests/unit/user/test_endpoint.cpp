@@ -61,6 +61,27 @@ TEST(device, open_fails)
 	EXPECT_EQ(fake::calls().open_fds, 0u);
 }
 
+TEST_F(EndpointTest, regions_are_descriptors)
+{
+	std::array<std::byte, 100> memory{};
+	const auto before = fake::calls().open_fds;
+	{
+		auto writable = ibrelk::Region::to_receive(*device, memory);
+		auto readable = ibrelk::Region::to_send(*device, memory);
+
+		ASSERT_TRUE(writable && readable);
+		EXPECT_EQ(fake::calls().open_fds, before + 2);
+	}
+	EXPECT_EQ(fake::calls().open_fds, before);
+	EXPECT_EQ(ibrelk::Region::to_send(*device, {}).error(), EINVAL);
+
+	::ibrelk_region *region = nullptr;
+
+	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(), 2, &region), -EINVAL);
+	EXPECT_EQ(region, nullptr);
+	ibrelk_region_close(nullptr);
+}
+
 TEST_F(EndpointTest, device_dump__grows_until_all_fit)
 {
 	fake::behaviour().extra_endpoints = 100;

@@ -21,6 +21,7 @@ TEST(errors, say_what_to_do)
 	EXPECT_NE(text(IBRELK_CALL_ENDPOINT_CREATE, EPERM).find("allow_native=1"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_SUBMIT, ENETUNREACH).find("ip route get"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_SUBMIT, EADDRNOTAVAIL).find("own address"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_REGION, ENOMEM).find("ulimit -l"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_SUBMIT, ENOMEM).find("ulimit -l"), std::string_view::npos);
 }
 
@@ -36,7 +37,7 @@ TEST(errors, either_sign)
 
 TEST(errors, all_have_a_text)
 {
-	for (int call = IBRELK_CALL_OPEN; call <= IBRELK_CALL_ADDRESS; call++) {
+	for (int call = IBRELK_CALL_OPEN; call <= IBRELK_CALL_REGION; call++) {
 		for (int error = -200; error < 200; error++)
 			EXPECT_FALSE(text(static_cast<ibrelk_call>(call), error).empty());
 	}

@@ -54,6 +54,8 @@ struct ibrelk_device;
 struct ibrelk_ring;
 /** An endpoint, and the door by which commands reach it. */
 struct ibrelk_endpoint;
+/** Memory that stays pinned. */
+struct ibrelk_region;
 
 /* ---- errors, names, version ---------------------------------------------------------------------- */
 
@@ -68,6 +70,7 @@ enum ibrelk_call {
 	IBRELK_CALL_WAIT = 6,            /**< ibrelk_ring_wait_for() */
 	IBRELK_CALL_COMPLETION = 7,      /**< the status of a completion */
 	IBRELK_CALL_ADDRESS = 8,         /**< ibrelk_address_from_text() */
+	IBRELK_CALL_REGION = 9,          /**< ibrelk_region_open() */
 };
 
 /**
@@ -161,6 +164,30 @@ int ibrelk_device_query(const struct ibrelk_device *device, struct ibrelk_query 
  */
 int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *buffer, uint32_t entry_bytes,
 	uint32_t *entries, uint32_t *total) IBRELK_NOEXCEPT;
+
+/* ---- memory that stays pinned -------------------------------------------------------------------- */
+
+/**
+ * @brief Pins memory that many messages are going to be sent from, or received into. Never needed: what is
+ * used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
+ * anything else, and is pinned before it is used first.
+ * @param device  the device
+ * @param address where it begins
+ * @param length  bytes, 1 to ibrelk_query.message_max
+ * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it, else 0
+ * @param region  out: the region; ibrelk_region_close() ends it
+ * @return 0, or -EINVAL (length, flags), -EFAULT (not mapped, or not writable), -ENOMEM (no memory, or more
+ * than the process may have pinned: ulimit -l), -EOPNOTSUPP (memory of a file to be received into), -EAGAIN
+ * (another thread was changing the memory), -EMFILE
+ *
+ * Commands do not mention it. When other memory comes to be there (munmap(), fork(), ...) it is of no more
+ * use, but does no harm. Commands that use its memory may be under way when it is closed. Thread safe.
+ */
+int ibrelk_region_open(const struct ibrelk_device *device, const void *address, size_t length, uint32_t flags,
+	struct ibrelk_region **region) IBRELK_NOEXCEPT;
+
+/** @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. */
+void ibrelk_region_close(struct ibrelk_region *region) IBRELK_NOEXCEPT;
 
 /* ---- completion ring ----------------------------------------------------------------------------- */
 

@@ -380,6 +380,39 @@ private:
 	detail::owner<::ibrelk_ring, ibrelk_ring_close> handle_;
 };
 
+/// Memory that stays pinned, for many messages: see ibrelk_region_open(). Never needed.
+class Region
+{
+public:
+	/// To send from.
+	static result<Region> to_send(const Device &device, std::span<const std::byte> memory) noexcept
+	{
+		return open(device, memory, 0);
+	}
+	/// To receive into, and to send from.
+	static result<Region> to_receive(const Device &device, std::span<std::byte> memory) noexcept
+	{
+		return open(device, memory, IBRELK_REGION_WRITE);
+	}
+
+private:
+	static result<Region> open(
+		const Device &device, std::span<const std::byte> memory, std::uint32_t flags) noexcept
+	{
+		::ibrelk_region *handle = nullptr;
+		if (int code = ibrelk_region_open(
+			    device.handle(), memory.data(), memory.size(), flags, &handle);
+			code < 0)
+			return failure(code);
+		return Region(handle);
+	}
+	explicit Region(::ibrelk_region *handle) noexcept : handle_(handle)
+	{
+	}
+
+	detail::owner<::ibrelk_region, ibrelk_region_close> handle_;
+};
+
 /// What an endpoint should be like; everything has a good default.
 struct EndpointOptions {
 	std::uint32_t mode = IBRELK_MODE_DEFAULT;

@@ -157,6 +157,29 @@ struct ibrelk_endpoint_create {
 	__u64 reserved[4];
 };
 
+#define IBRELK_REGION_WRITE	1u
+
+/**
+ * struct ibrelk_region_create - IBRELK_IOC_REGION_CREATE: keep memory pinned
+ * @addr: where it begins
+ * @length: bytes, 1 to message_max
+ * @flags: IBRELK_REGION_WRITE: messages are going to be received into it; else it is only sent from
+ * @fd: out: its descriptor; closing it ends the region
+ * @reserved: zero
+ *
+ * Until then, or until other memory comes to be there, sends from it and receives into it, or parts of it, find it
+ * pinned. Nothing else differs: commands need not say that they use it.
+ * Errors: EINVAL (a member is wrong), EFAULT (not mapped, or not writable), ENOMEM (no memory, or more than the
+ * process may pin), EOPNOTSUPP (memory of a file to be received into), EAGAIN (it was changed meanwhile), EMFILE.
+ */
+struct ibrelk_region_create {
+	__u64 addr;
+	__u64 length;
+	__u32 flags;
+	__s32 fd;
+	__u64 reserved;
+};
+
 /**
  * enum ibrelk_dump_kind - what IBRELK_IOC_DUMP lists
  * @IBRELK_DUMP_ENDPOINTS: array of struct ibrelk_endpoint_info
@@ -316,6 +339,7 @@ struct ibrelk_port_info {
 #define IBRELK_IOC_RING_CREATE		_IOWR(IBRELK_IOC_MAGIC, 0x01, struct ibrelk_ring_create)
 #define IBRELK_IOC_ENDPOINT_CREATE	_IOWR(IBRELK_IOC_MAGIC, 0x02, struct ibrelk_endpoint_create)
 #define IBRELK_IOC_DUMP			_IOWR(IBRELK_IOC_MAGIC, 0x03, struct ibrelk_dump)
+#define IBRELK_IOC_REGION_CREATE	_IOWR(IBRELK_IOC_MAGIC, 0x04, struct ibrelk_region_create)
 
 /* ---- ring descriptor --------------------------------------------------------------------- */
 
