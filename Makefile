@@ -44,7 +44,7 @@ check-sim: user ## the simulator: what was found before, a fixed set of seeds, a
 check-model: deps ## spin explores the model of the handshake with two faults
 	@tests/check.sh model-long
 
-check-kunit: deps ## KUnit suites in a UML kernel with KASAN and lockdep
+check-kunit: user ## KUnit suites in a UML kernel with KASAN and lockdep
 	@tests/check.sh kunit
 
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12

@@ -155,6 +155,7 @@ part_kunit()
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
+	counted "the interface" "$root/tests/kunit/abi.sh"
 	sums
 }
 
@@ -166,11 +167,13 @@ part_kunit_long()
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
+	counted "the interface" "$root/tests/kunit/abi.sh"
 	counted runner "$root/tests/kunit/selftest/run.sh"
 	if kernel=$("$root/tests/uml/build.sh" 7.x); then
 		export IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-7.x
 		counted "suites on 7.x" "$root/tests/kunit/check.sh" --cpus 2 --time 3600
 		counted "failnth on 7.x" "$root/tests/kunit/failnth.sh"
+		counted "the interface on 7.x" "$root/tests/kunit/abi.sh" --cpus 2
 		unset IBRELK_UML IBRELK_KUNIT_BUILD
 	else
 		echo "no debug kernel 7.x"

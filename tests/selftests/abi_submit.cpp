@@ -732,6 +732,8 @@ DOOR_TEST(threads__on_one_endpoint)
 				int accepted = submit(door, node.endpoint.get(), commands);
 
 				if (accepted < 0) {
+					ktap::note(
+						"thread ", thread, ": command ", next, " gives ", accepted);
 					wrong++;
 					return;
 				}
@@ -742,13 +744,16 @@ DOOR_TEST(threads__on_one_endpoint)
 		auto completion = node.ring.next();
 
 		if (!completion) {
+			ktap::note("no completion after ", i, " of them");
 			wrong++;
 			break;
 		}
 
-		std::uint64_t thread = completion->user_data >> 32;
+		std::uint64_t thread = completion->user_data >> 32,
+			      number = completion->user_data & 0xffffffff;
 
-		if (thread >= threads || (completion->user_data & 0xffffffff) != seen[thread]++) {
+		if (thread >= threads || number != seen[thread]++) {
+			ktap::note("completion ", i, " is ", number, " of thread ", thread);
 			wrong++;
 			break;
 		}
