@@ -129,8 +129,7 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 		conn->stats.nonsense++;
 		return;
 	}
-	if (rel_seq_after(ack, sender->told))
-		sender->told = ack;
+	sender->told = rel_seq_max(sender->told, ack);
 	if (unlikely(rel_bits_any(loss->lost)))
 		rel_loss_handle_late(conn, ack, &sack, last);
 

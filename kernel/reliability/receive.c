@@ -211,9 +211,12 @@ enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 
 		return unreliable_classify(conn, number);
 	}
 	header->type = WIRE_PACKET_RELIABLE;
-	/* It says nothing about its sender's floor, so that stays where it is. */
+	/*
+	 * It says nothing about its sender's floor, so that stays where it is. (This fits: .end is at most
+	 * REL_SPAN_MAX + 1 after .cum, and the number less than half a turn after .end.)
+	 */
 	if (rel_seq_after(number, conn->receiver.cum))
-		header->floor_delta = cpu_to_le16(min(number - conn->receiver.cum, 0xffffu));
+		header->floor_delta = cpu_to_le16(number - conn->receiver.cum);
 	return reliable_classify(conn, header);
 }
 

@@ -120,6 +120,52 @@ TEST(rel_send, floor_is_the_oldest_in_flight)
 	EXPECT_EQ(le16_to_cpu(side.send().floor_delta), 0u) << "nothing else is in flight";
 }
 
+TEST(rel_send, nothing_in_flight_for_a_time_out_is_no_pause_yet)
+{
+	static std::vector<u64> pauses;
+	static const rel_congestion_ops ops = [] {
+		rel_congestion_ops ops = rel_congestion_fixed;
+
+		ops.pause = [](rel_conn *, u64 pause_ns) {
+			pauses.push_back(pause_ns);
+		};
+		return ops;
+	}();
+	rel_config config = config_usual();
+
+	config.congestion = &ops;
+	Side side(config);
+
+	side.send();
+	side.take(side.peer_ack(side.conn.sender.next));
+	pauses.clear();
+	side.now += side.conn.rtt.rto_ns;
+	side.send();
+	EXPECT_EQ(pauses, (std::vector<u64>{}));
+	side.take(side.peer_ack(side.conn.sender.next));
+	side.now += side.conn.rtt.rto_ns + 1;
+	side.send();
+	EXPECT_EQ(pauses, (std::vector<u64>{side.conn.rtt.rto_ns + 1}));
+	side.now += side.conn.rtt.rto_ns + 1;
+	side.send();
+	EXPECT_EQ(pauses.size(), 1u) << "something was in flight";
+}
+
+TEST(rel_next, is_what_the_next_packet_of_that_kind_gets)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	Side side(config);
+
+	side.send_many(3);
+	for (rel_kind kind : {REL_RELIABLE, REL_UNRELIABLE, REL_UNRELIABLE, REL_RELIABLE}) {
+		u32 next = rel_next(&side.conn, kind);
+
+		EXPECT_EQ(number_of(side.send(true, kind)), next);
+	}
+}
+
 TEST(rel_send, does_not_ask_in_a_ping_pong)
 {
 	Side side;
