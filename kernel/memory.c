@@ -289,26 +289,28 @@ static int ibr_window_pin(struct ibr_umem *umem, struct ibr_umem_window *window,
 	return 0;
 }
 
-/* Was some of a window's memory unmapped meanwhile? Then nobody sees what was written to what is pinned. */
-static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_window *window)
+/*
+ * Was some of a window's memory unmapped meanwhile? Then nobody sees what was written to what is pinned. @length: bytes
+ * from its start that matter
+ */
+static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_window *window, u64 length)
 {
 	const struct ibr_stretch *stretch = window->stretches;
 	struct ibr_cursor cursor;
 	unsigned long start = 0;
-	u32 part;
+	u32 left = min_t(u64, length, IBR_UMEM_WINDOW), part;
 
-	if (window->pins) {
-		if (likely(ibr_pins_fresh(window->pins)))
-			return false;
-		cursor = ibr_cursor_at(umem, window->offset);
-		part = ibr_cursor_next(&cursor, IBR_UMEM_WINDOW, &start);
-		return ibr_pins_gone(window->pins, start, part);
-	}
-	if (!stretch)
+	if (window->pins && likely(ibr_pins_fresh(window->pins)))
+		return false;
+	if (!left || (!window->pins && !stretch))
 		return false;
 	cursor = ibr_cursor_at(umem, window->offset);
-	for (; stretch->pins; stretch++) {
-		part = ibr_cursor_next(&cursor, stretch[1].start - stretch->start, &start);
+	if (window->pins) {
+		part = ibr_cursor_next(&cursor, left, &start);
+		return ibr_pins_gone(window->pins, start, part);
+	}
+	for (; left && stretch->pins; stretch++, left -= part) {
+		part = ibr_cursor_next(&cursor, min(left, stretch[1].start - stretch->start), &start);
 		if (!ibr_pins_fresh(stretch->pins) && ibr_pins_gone(stretch->pins, start, part))
 			return true;
 	}
@@ -473,7 +475,8 @@ static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *windo
 			    struct ibr_bounce **spare)
 {
 	struct ibr_bounce *bounce = window->bounce;
-	bool lost = ibr_window_gone(umem, window);
+	/* What is done with is complete; in the end the owner has looked himself. */
+	bool lost = umem->write && !umem->released && ibr_window_gone(umem, window, IBR_UMEM_WINDOW);
 
 	ibr_window_unpin(window);
 	window->length = 0;
@@ -676,21 +679,21 @@ void ibr_umem_advance(struct ibr_umem *umem, u64 offset)
 	ibr_umem_queue_work(umem);
 }
 
-bool ibr_umem_gone(const struct ibr_umem *umem)
+bool ibr_umem_gone(const struct ibr_umem *umem, u64 length)
 {
 	const struct ibr_umem *whole = umem->whole;
-	const struct ibrelk_iovec *part = &umem->buffer.one;
 	int slot;
 
 	for (slot = 0; slot < 2; slot++) {
-		const struct ibr_umem_window *window = &umem->window[slot];
+		const struct ibr_umem_window *window = whole ? &whole->window[slot] : &umem->window[slot];
 
-		if (!whole && ibr_window_gone(umem, window))
+		if (!whole) {
+			if (length > window->offset && ibr_window_gone(umem, window, length - window->offset))
+				return true;
+		} else if (length && window->pins && !ibr_pins_fresh(window->pins) &&
+			   ibr_pins_gone(window->pins, umem->buffer.one.addr, min(length, umem->length))) {
 			return true;
-		window = whole ? &whole->window[slot] : NULL;
-		if (window && window->pins && !ibr_pins_fresh(window->pins) &&
-		    ibr_pins_gone(window->pins, part->addr, part->length))
-			return true;
+		}
 	}
 	return false;
 }
@@ -721,8 +724,6 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 		return;
 	}
 
-	if (!umem->error && ibr_umem_gone(umem))
-		umem->error = -EFAULT;
 	for (slot = 0; slot < 2; slot++) {
 		struct ibr_umem_window *window = &umem->window[slot];
 

@@ -197,11 +197,13 @@ void ibr_umem_read_end(struct ibr_umem *umem);
 void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
 
 /**
- * ibr_umem_gone() - was some of what is resident, or of a part, unmapped since it was pinned?
+ * ibr_umem_gone() - was some of what is resident unmapped since it was pinned?
+ * @umem: user memory, in use by nobody's worker
+ * @length: bytes from the start that matter
  *
- * Then what was written to it has reached nobody. Context: any.
+ * Then what was written there has reached nobody. Context: any.
  */
-bool ibr_umem_gone(const struct ibr_umem *umem);
+bool ibr_umem_gone(const struct ibr_umem *umem, u64 length);
 
 /**
  * ibr_umem_finish() - the transfer is over
@@ -210,7 +212,7 @@ bool ibr_umem_gone(const struct ibr_umem *umem);
  * @released: called when nothing refers to the user's memory any more and bounced data has been
  *	copied into it: at once, in the caller's context, where that needs no process (then
  *	unpinning is put off, batched, to process context: it delays neither the completion nor the
- *	caller); otherwise from a worker. umem->error may have been set. It may free @umem
+ *	caller); otherwise from a worker, where umem->error may have been set. It may free @umem
  *
  * Context: any, also under spinlocks if @released bears it; no ibr_umem_advance() may be pending
  * (the owner has seen ready()).

@@ -5,13 +5,15 @@
  * the next system call, or to a worker if there is none.
  *
  * How a range can be used by the next transfer, though nobody told us that its memory is the same: before the page
- * tables change, the kernel calls invalidate_range_start(), which finds the range in the tree and marks it as not
- * fresh. A range that is being pinned meanwhile is not in the tree yet; so changes are counted, and one that began, or
- * was under way, since before the pages were looked up makes it not fresh from the start (as in
- * mmu_interval_read_retry()).
+ * tables change, the kernel calls invalidate_range_start(), which hides the range from whoever looks for one. So that
+ * nothing is missed, a range is known (hidden) before its pages are looked up, and remains hidden if a change was under
+ * way then, or came before it was done.
  */
 #include <linux/atomic.h>
+#include <linux/bitmap.h>
 #include <linux/capability.h>
+#include <linux/hugetlb.h>
+#include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -24,6 +26,8 @@
 #include "pins.h"
 
 #define FLUSH_DELAY_MS		10	/* what is to be unpinned stays so no longer than this */
+#define IDLE_MS			5000	/* nor does what is idle */
+#define WALK_MAX		64	/* ranges in one go under the lock */
 #define CACHE_SHARE		2	/* the cache takes no more than this part of what a process may pin */
 
 static unsigned int pin_cache_mib = 64;
@@ -47,15 +51,20 @@ static DECLARE_DELAYED_WORK(slow_work, pins_slow_work);
 
 /* ---- letting go ------------------------------------------------------------------------------ */
 
+static void pins_destroy(struct ibr_pins *pins)
+{
+	if (pins->pages != pins->inline_pages)
+		kvfree(pins->pages);
+	ibr_space_put(pins->space);
+	kmem_cache_free(pins_cache, pins);
+}
+
 /* Context: process, may sleep. */
 static void pins_free(struct ibr_pins *pins)
 {
 	unpin_user_pages_dirty_lock(pins->pages, pins->nr_pages, pins->write);
 	atomic64_sub(pins->nr_pages, &pins->space->mm->pinned_vm);
-	if (pins->pages != pins->inline_pages)
-		kvfree(pins->pages);
-	ibr_space_put(pins->space);
-	kmem_cache_free(pins_cache, pins);
+	pins_destroy(pins);
 }
 
 static void pins_free_list(struct llist_head *list)
@@ -115,6 +124,18 @@ void ibr_pins_flush(void)
 
 /* ---- the cache: under space->lock ------------------------------------------------------------ */
 
+static struct rb_root_cached *pins_tree(const struct ibr_pins *pins)
+{
+	return pins->fresh ? &pins->space->found : &pins->space->hidden;
+}
+
+static void pins_show(struct ibr_pins *pins, bool show)
+{
+	interval_tree_remove(&pins->range, pins_tree(pins));
+	WRITE_ONCE(pins->fresh, show);
+	interval_tree_insert(&pins->range, pins_tree(pins));
+}
+
 static void pins_unidle(struct ibr_pins *pins)
 {
 	list_del_init(&pins->idle);
@@ -124,34 +145,58 @@ static void pins_unidle(struct ibr_pins *pins)
 /* Nobody uses it, and nobody is to find it. */
 static void pins_forget(struct ibr_pins *pins)
 {
-	interval_tree_remove(&pins->range, &pins->space->tree);
+	interval_tree_remove(&pins->range, pins_tree(pins));
 	pins_defer(pins);
 }
 
-/* Let what was idle longest go until no more than so many pages are left. */
-static void space_shrink(struct ibr_space *space, unsigned long pages)
+/* Let what was idle longest go until no more than so many pages are left. Return: it has not done all of it. */
+static bool space_shrink(struct ibr_space *space, unsigned long pages)
 {
 	struct ibr_pins *pins;
+	u32 count = 0;
 
 	while (space->idle_pages > pages) {
+		if (count++ == WALK_MAX)
+			return true;
 		pins = list_first_entry(&space->idle, struct ibr_pins, idle);
 		pins_unidle(pins);
 		pins_forget(pins);
 	}
+	return false;
+}
+
+/* Not one that is much larger: it would all stay pinned and charged for as long as this is used. */
+static bool pins_fit(const struct ibr_pins *pins, unsigned long wanted)
+{
+	return pins->regions || pins->nr_pages <= 2 * wanted + IBR_PINS_INLINE;
 }
 
 static struct ibr_pins *space_find(struct ibr_space *space, unsigned long first, unsigned long last, bool write)
 {
+	unsigned long wanted = (last - first + 1) >> PAGE_SHIFT;
 	struct interval_tree_node *node;
 
-	for (node = interval_tree_iter_first(&space->tree, first, first); node;
+	for (node = interval_tree_iter_first(&space->found, first, first); node;
 	     node = interval_tree_iter_next(node, first, first)) {
 		struct ibr_pins *pins = container_of(node, struct ibr_pins, range);
 
-		if (node->last >= last && pins->fresh && (pins->write || !write))
+		if (node->last >= last && (pins->write || !write) && pins_fit(pins, wanted))
 			return pins;
 	}
 	return NULL;
+}
+
+static void pins_idle(struct ibr_pins *pins)
+{
+	struct ibr_space *space = pins->space;
+
+	pins->idle_since = jiffies;
+	list_add_tail(&pins->idle, &space->idle);
+	space->idle_pages += pins->nr_pages;
+	space_shrink(space, space->idle_max);
+	if (!delayed_work_pending(&space->age_work) &&
+	    queue_delayed_work(ibr_memory_queue, &space->age_work, msecs_to_jiffies(IDLE_MS)))
+		refcount_inc(&space->refs);
 }
 
 void ibr_pins_put(struct ibr_pins *pins)
@@ -160,25 +205,33 @@ void ibr_pins_put(struct ibr_pins *pins)
 
 	spin_lock_bh(&space->lock);
 	if (--pins->users == 0) {
-		if (pins->fresh && space->openers && pins->nr_pages <= space->idle_max) {
-			list_add_tail(&pins->idle, &space->idle);
-			space->idle_pages += pins->nr_pages;
-			space_shrink(space, space->idle_max);
-		} else {
+		if (pins->fresh && !pins->passing && space->openers && pins->nr_pages <= space->idle_max)
+			pins_idle(pins);
+		else
 			pins_forget(pins);
-		}
 	}
 	spin_unlock_bh(&space->lock);
 }
 
 bool ibr_pins_gone(const struct ibr_pins *pins, unsigned long start, unsigned long length)
 {
+	unsigned long first = (max(start, pins->range.start) - pins->range.start) >> PAGE_SHIFT;
+	unsigned long last = (min(start + length - 1, pins->range.last) - pins->range.start) >> PAGE_SHIFT;
 	bool gone;
 
+	if (start > pins->range.last || start + length <= pins->range.start)
+		return false;
 	spin_lock_bh(&pins->space->lock);
-	gone = pins->gone_first < start + length && pins->gone_last >= start;
+	gone = find_next_bit(pins->gone, last + 1, first) <= last;
 	spin_unlock_bh(&pins->space->lock);
 	return gone;
+}
+
+void ibr_pins_region(struct ibr_pins *pins, bool is)
+{
+	spin_lock_bh(&pins->space->lock);
+	pins->regions += is ? 1 : -1;
+	spin_unlock_bh(&pins->space->lock);
 }
 
 /* ---- what the kernel tells: nothing here may wait, or allocate ------------------------------- */
@@ -188,21 +241,38 @@ static struct ibr_space *space_of(struct mmu_notifier *notifier)
 	return container_of(notifier, struct ibr_space, notifier);
 }
 
+static void pins_change(struct ibr_pins *pins, unsigned long first, unsigned long last, bool unmapped)
+{
+	pins->changed = true;
+	if (!pins->users) {
+		pins_unidle(pins);
+		pins_forget(pins);
+		return;
+	}
+	if (unmapped) {
+		first = (max(first, pins->range.start) - pins->range.start) >> PAGE_SHIFT;
+		last = (min(last, pins->range.last) - pins->range.start) >> PAGE_SHIFT;
+		bitmap_set(pins->gone, first, last - first + 1);
+	}
+	if (pins->fresh)
+		pins_show(pins, false);
+}
+
 static void space_invalidate(struct ibr_space *space, unsigned long first, unsigned long last, bool unmapped)
 {
-	struct interval_tree_node *node, *next;
+	struct interval_tree_node *node;
+	u32 count = 0;
 
-	for (node = interval_tree_iter_first(&space->tree, first, last); node; node = next) {
-		struct ibr_pins *pins = container_of(node, struct ibr_pins, range);
-
-		next = interval_tree_iter_next(node, first, last);
-		WRITE_ONCE(pins->fresh, false);
-		if (!pins->users) {
-			pins_unidle(pins);
-			pins_forget(pins);
-		} else if (unmapped) {
-			pins->gone_first = min(pins->gone_first, max(first, node->start));
-			pins->gone_last = max(pins->gone_last, min(last, node->last));
+	/* First those that were hidden before. */
+	for (node = interval_tree_iter_first(&space->hidden, first, last); node;
+	     node = interval_tree_iter_next(node, first, last))
+		pins_change(container_of(node, struct ibr_pins, range), first, last, unmapped);
+	while ((node = interval_tree_iter_first(&space->found, first, last))) {
+		pins_change(container_of(node, struct ibr_pins, range), first, last, unmapped);
+		if (++count % WALK_MAX == 0) {
+			/* What is being pinned sees that this has begun. */
+			spin_unlock_bh(&space->lock);
+			spin_lock_bh(&space->lock);
 		}
 	}
 }
@@ -212,7 +282,6 @@ static int space_invalidate_start(struct mmu_notifier *notifier, const struct mm
 	struct ibr_space *space = space_of(notifier);
 
 	spin_lock_bh(&space->lock);
-	space->seq++;
 	space->invalidating++;
 	space_invalidate(space, range->start, range->end - 1, range->event == MMU_NOTIFY_UNMAP);
 	spin_unlock_bh(&space->lock);
@@ -234,7 +303,6 @@ static void space_end(struct mmu_notifier *notifier, struct mm_struct *mm)
 	struct ibr_space *space = space_of(notifier);
 
 	spin_lock_bh(&space->lock);
-	space->seq++;
 	space->invalidating++;	/* for ever */
 	space_invalidate(space, 0, ULONG_MAX, false);
 	spin_unlock_bh(&space->lock);
@@ -248,6 +316,31 @@ static void space_free_work(struct work_struct *work)
 
 	mmdrop(space->mm);
 	kfree(space);
+}
+
+static void space_age_work(struct work_struct *work)
+{
+	struct ibr_space *space = container_of(to_delayed_work(work), struct ibr_space, age_work);
+	unsigned long old = jiffies - msecs_to_jiffies(IDLE_MS);
+	struct ibr_pins *pins;
+	bool again = false;
+	u32 count = 0;
+
+	spin_lock_bh(&space->lock);
+	while (!list_empty(&space->idle)) {
+		pins = list_first_entry(&space->idle, struct ibr_pins, idle);
+		if (time_after(pins->idle_since, old) || count++ == WALK_MAX) {
+			again = queue_delayed_work(ibr_memory_queue, &space->age_work,
+						   count > WALK_MAX ? 0 : pins->idle_since - old);
+			break;
+		}
+		pins_unidle(pins);
+		pins_forget(pins);
+	}
+	spin_unlock_bh(&space->lock);
+	ibr_pins_flush();
+	if (!again)
+		ibr_space_put(space);
 }
 
 void ibr_space_put(struct ibr_space *space)
@@ -267,8 +360,10 @@ static struct ibr_space *space_alloc(struct mm_struct *mm)
 	refcount_set(&space->refs, 1);
 	INIT_WORK(&space->free_work, space_free_work);
 	spin_lock_init(&space->lock);
-	space->tree = RB_ROOT_CACHED;
+	space->found = RB_ROOT_CACHED;
+	space->hidden = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&space->idle);
+	INIT_DELAYED_WORK(&space->age_work, space_age_work);
 	return space;
 }
 
@@ -310,6 +405,9 @@ struct ibr_space *ibr_space_open(void)
 	struct ibr_space *space;
 
 	notifier = mmu_notifier_get(&space_ops, current->mm);
+	/* It gives up for any signal, of which programs that use timers have many. */
+	if (notifier == ERR_PTR(-EINTR))
+		return ERR_PTR(-ERESTARTNOINTR);
 	if (IS_ERR(notifier))
 		return ERR_CAST(notifier);
 	space = space_of(notifier);
@@ -329,13 +427,34 @@ void ibr_space_info(struct ibr_space *space, struct ibrelk_endpoint_info *info)
 	spin_unlock_bh(&space->lock);
 }
 
+/* Let go of what is idle beyond so many pages. Context: process */
+static void space_trim(struct ibr_space *space, unsigned long pages)
+{
+	bool more;
+
+	do {
+		spin_lock_bh(&space->lock);
+		more = space_shrink(space, pages);
+		spin_unlock_bh(&space->lock);
+		cond_resched();
+	} while (more);
+}
+
 void ibr_space_close(struct ibr_space *space)
 {
+	bool last;
+
 	spin_lock_bh(&space->lock);
-	if (--space->openers == 0)
-		space_shrink(space, 0);
+	last = --space->openers == 0;
 	spin_unlock_bh(&space->lock);
+	if (last) {
+		/* Nothing becomes idle any more, unless somebody else opens it now. */
+		space_trim(space, 0);
+		if (cancel_delayed_work(&space->age_work))
+			ibr_space_put(space);
+	}
 	mmu_notifier_put(&space->notifier);
+	ibr_pins_flush();
 }
 
 struct ibr_space *ibr_space_current(struct ibr_space *space)
@@ -364,12 +483,17 @@ static bool pins_try_charge(struct ibr_space *space, unsigned long nr_pages, uns
 
 static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigned long limit)
 {
+	unsigned long idle;
+
 	if (pins_try_charge(space, nr_pages, limit))
 		return true;
 	/* What is in the way may be idle, or dead already. */
-	spin_lock_bh(&space->lock);
-	space_shrink(space, 0);
-	spin_unlock_bh(&space->lock);
+	idle = READ_ONCE(space->idle_pages);
+	space_trim(space, idle > nr_pages ? idle - nr_pages : 0);
+	pins_flush_all();
+	if (pins_try_charge(space, nr_pages, limit))
+		return true;
+	space_trim(space, 0);
 	pins_flush_all();
 	return pins_try_charge(space, nr_pages, limit);
 }
@@ -378,6 +502,14 @@ static bool pages_of_file(struct page **pages, unsigned long nr_pages)
 {
 	while (nr_pages--)
 		if (!folio_test_anon(page_folio(*pages++)))
+			return true;
+	return false;
+}
+
+static bool pages_of_hugetlb(struct page **pages, unsigned long nr_pages)
+{
+	while (nr_pages--)
+		if (folio_test_hugetlb(page_folio(*pages++)))
 			return true;
 	return false;
 }
@@ -395,46 +527,35 @@ static int pins_pin(struct ibr_pins *pins)
 	return ret < 0 ? ret : -EFAULT;
 }
 
-static struct ibr_pins *pins_create(struct ibr_space *space, unsigned long first, unsigned long last, bool write,
-				    unsigned long limit)
+static struct ibr_pins *pins_create(struct ibr_space *space, unsigned long first, unsigned long last, bool write)
 {
 	struct ibr_pins *pins = kmem_cache_alloc(pins_cache, GFP_KERNEL_ACCOUNT);
-	int ret = -ENOMEM;
+	unsigned long words;
 
 	if (!pins)
-		return ERR_PTR(-ENOMEM);
+		return NULL;
+	memset(pins, 0, offsetof(struct ibr_pins, inline_pages));
 	pins->range.start = first;
 	pins->range.last = last;
 	pins->nr_pages = (last - first + 1) >> PAGE_SHIFT;
 	pins->write = write;
 	pins->users = 1;
-	pins->gone_first = ULONG_MAX;
-	pins->gone_last = 0;
 	INIT_LIST_HEAD(&pins->idle);
 	pins->pages = pins->inline_pages;
-	if (pins->nr_pages > IBR_PINS_INLINE)
-		pins->pages = kvmalloc_array(pins->nr_pages, sizeof(*pins->pages), GFP_KERNEL_ACCOUNT);
-	if (!pins->pages)
-		goto free;
-	ret = -EPERM;
-	if (!pins_charge(space, pins->nr_pages, limit))
-		goto free_pages;
-	ret = pins_pin(pins);
-	if (unlikely(ret))
-		goto uncharge;
-	pins->slow = write && pages_of_file(pins->pages, pins->nr_pages);
+	pins->gone = &pins->inline_gone;
+	if (pins->nr_pages > IBR_PINS_INLINE) {
+		words = BITS_TO_LONGS(pins->nr_pages);
+		pins->pages = kvmalloc_array(pins->nr_pages + words, sizeof(*pins->pages), GFP_KERNEL_ACCOUNT);
+		if (!pins->pages) {
+			kmem_cache_free(pins_cache, pins);
+			return NULL;
+		}
+		pins->gone = (unsigned long *)(pins->pages + pins->nr_pages);
+		bitmap_zero(pins->gone, pins->nr_pages);
+	}
 	refcount_inc(&space->refs);
 	pins->space = space;
 	return pins;
-
-uncharge:
-	atomic64_sub(pins->nr_pages, &space->mm->pinned_vm);
-free_pages:
-	if (pins->pages != pins->inline_pages)
-		kvfree(pins->pages);
-free:
-	kmem_cache_free(pins_cache, pins);
-	return ERR_PTR(ret);
 }
 
 struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
@@ -443,7 +564,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	unsigned long first = start & PAGE_MASK, last = PAGE_ALIGN(start + length) - 1;
 	struct ibr_pins *pins;
 	bool quiet;
-	u64 seq;
+	int ret;
 
 	spin_lock_bh(&space->lock);
 	pins = space_find(space, first, last, write);
@@ -455,20 +576,40 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 		return pins;
 	}
 	space->misses++;
-	seq = space->seq;
-	quiet = space->watched && !space->invalidating;
 	spin_unlock_bh(&space->lock);
 
-	pins = pins_create(space, first, last, write, limit);
-	if (IS_ERR(pins))
-		return pins;
+	pins = pins_create(space, first, last, write);
+	if (!pins)
+		return ERR_PTR(-ENOMEM);
+	ret = -EPERM;
+	if (!pins_charge(space, pins->nr_pages, limit))
+		goto destroy;
 
 	spin_lock_bh(&space->lock);
-	/* Pages of files may be written back, and want to be told of each time that they are written. */
-	pins->fresh = quiet && space->seq == seq && !pins->slow;
-	interval_tree_insert(&pins->range, &space->tree);
+	quiet = space->watched && !space->invalidating;
+	interval_tree_insert(&pins->range, &space->hidden);
 	spin_unlock_bh(&space->lock);
-	return pins;
+
+	ret = pins_pin(pins);
+	if (likely(!ret)) {
+		pins->slow = write && pages_of_file(pins->pages, pins->nr_pages);
+		pins->passing = pages_of_hugetlb(pins->pages, pins->nr_pages);
+	}
+
+	spin_lock_bh(&space->lock);
+	if (unlikely(ret))
+		interval_tree_remove(&pins->range, &space->hidden);
+	/* Pages of files may be written back, and want to be told of each time that they are written. */
+	else if (quiet && !pins->changed && (!pins->slow || pins->passing))
+		pins_show(pins, true);
+	spin_unlock_bh(&space->lock);
+	if (likely(!ret))
+		return pins;
+
+	atomic64_sub(pins->nr_pages, &space->mm->pinned_vm);
+destroy:
+	pins_destroy(pins);
+	return ERR_PTR(ret);
 }
 
 /* ---- life of the module ---------------------------------------------------------------------- */

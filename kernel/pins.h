@@ -32,13 +32,14 @@ struct page;
  * @watched: has a notifier; without, nothing stays pinned
  * @lock: softirq-safe, innermost; covers the rest, and all that changes in its ranges. The notifier takes it, so
  *	nothing may be allocated under it
- * @tree: all ranges, fresh or not, by address
- * @idle: fresh ranges that nobody uses, in the order in which they became so
+ * @found: ranges that transfers find, by address
+ * @hidden: ranges that somebody uses, and nobody else is to find: being pinned, changed since, or never to be shared
+ * @idle: those of @found that nobody uses, in the order in which they became so
+ * @age_work: lets those go that have been idle for long; pending, it has a reference
  * @idle_pages: pages of these
  * @idle_max: at most so many
  * @openers: open endpoints; without any, nothing stays pinned
  * @invalidating: changes that the kernel has announced, and not finished
- * @seq: how many it has announced
  * @hits: ranges that were found pinned
  * @misses: ... and that were not
  */
@@ -50,47 +51,57 @@ struct ibr_space {
 	bool watched;
 
 	spinlock_t lock;
-	struct rb_root_cached tree;
+	struct rb_root_cached found;
+	struct rb_root_cached hidden;
 	struct list_head idle;
+	struct delayed_work age_work;
 	unsigned long idle_pages;
 	unsigned long idle_max;
 	u32 openers;
 	u32 invalidating;
-	u64 seq;
 	u64 hits;
 	u64 misses;
 };
 
 /**
  * struct ibr_pins - a range of pinned user memory, whole pages
- * @range: their addresses; in space->tree
+ * @range: their addresses; in space->found or space->hidden
  * @space: whose, with a reference
  * @idle: in space->idle, or empty
+ * @idle_since: jiffies
  * @dead: in a list of those that wait to be unpinned
  * @pages: these
  * @nr_pages: how many
- * @users: who has it; when they are gone it becomes idle if it is fresh, else it goes
+ * @users: who has it; when they are gone it becomes idle, if it is fresh, and not @passing
+ * @regions: those of them that are regions
  * @write: may be written; pages are dirty when they are unpinned
  * @slow: some belong to a file, so that unpinning may have to wait for its file system
- * @fresh: what is pinned is still what is there, as far as is known
- * @gone_first: what was unmapped while somebody used it: its first address
- * @gone_last: ... and last; before @gone_first: nothing was
- * @inline_pages: room for the pages of a small range
+ * @passing: huge pages of hugetlbfs, which fork() copies at once as long as they are pinned, and of which there may be
+ *	none left: not to become idle
+ * @fresh: in space->found: what is pinned is still what is there, as far as is known
+ * @changed: the kernel has announced a change of it
+ * @gone: a bit for each page that was unmapped while somebody used the range
+ * @inline_gone: room for the bits of a small range
+ * @inline_pages: ... and for its pages
  * Only @pages, @range and @space, which do not change, are for users to read.
  */
 struct ibr_pins {
 	struct interval_tree_node range;
 	struct ibr_space *space;
 	struct list_head idle;
+	unsigned long idle_since;
 	struct llist_node dead;
 	struct page **pages;
 	unsigned long nr_pages;
 	u32 users;
+	u32 regions;
 	bool write;
 	bool slow;
+	bool passing;
 	bool fresh;
-	unsigned long gone_first;
-	unsigned long gone_last;
+	bool changed;
+	unsigned long *gone;
+	unsigned long inline_gone;
 	struct page *inline_pages[IBR_PINS_INLINE];
 };
 
@@ -99,8 +110,8 @@ extern struct workqueue_struct *ibr_memory_queue;	/* for all that needs the proc
 /**
  * ibr_space_open() - for an endpoint: the address space of the calling process
  *
- * Return: space, the same for all who ask in a process; ibr_space_close() gives it back. ERR_PTR: -ENOMEM.
- * Context: process.
+ * Return: space, the same for all who ask in a process; ibr_space_close() gives it back. ERR_PTR: -ENOMEM;
+ * -ERESTARTNOINTR (a signal came before anything was done: the system call begins anew). Context: process.
  */
 struct ibr_space *ibr_space_open(void);
 /** ibr_space_info() - fill in what is told of it. Context: any */
@@ -131,7 +142,8 @@ unsigned long ibr_pins_limit(void);
  * @limit: pages that the process may have pinned, since a worker has other limits and capabilities; IBR_LIMIT_OWN:
  *	what holds for the caller
  *
- * Return: a range that contains it, until ibr_pins_put(); ERR_PTR: -EFAULT (not mapped, or not writable), -EPERM (the
+ * Return: a range that contains it and is not much larger, or a region, until ibr_pins_put(), before which @space must
+ * not be given back; ERR_PTR: -EFAULT (not mapped, or not writable), -EPERM (the
  * limit), -ENOMEM, or what the kernel says of memory that cannot be pinned. Context: process.
  */
 struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
@@ -155,9 +167,12 @@ static inline bool ibr_pins_fresh(const struct ibr_pins *pins)
  * @length: bytes that do
  *
  * Other changes (fork, madvise(), migration) do not count: a transfer under way has the memory that was there when it
- * began. Of a range that several have, what lies between two unmapped stretches counts as unmapped. Context: any.
+ * began. An unmapping that had begun before ibr_pins_get() need not be seen. Context: any.
  */
 bool ibr_pins_gone(const struct ibr_pins *pins, unsigned long start, unsigned long length);
+
+/** ibr_pins_region() - it is (not) one of the user's regions, to be found whatever its size. Context: any */
+void ibr_pins_region(struct ibr_pins *pins, bool is);
 
 /** ibr_pins_flush() - unpin now what was put off on this CPU. Context: process */
 void ibr_pins_flush(void);

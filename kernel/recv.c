@@ -147,6 +147,7 @@ static void completion_describe(struct ibrelk_completion *completion, const stru
 void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *result)
 {
 	struct ibrelk_completion *completion = &recv->entry.completion;
+	bool good = false;
 
 	completion->user_data = recv->match.cookie;
 	completion->opcode = recv->multi ? IBRELK_OP_RECV_MULTI : IBRELK_OP_RECV;
@@ -154,7 +155,12 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
 	completion->endpoint = recv->endpoint->id;
 	completion->offset = recv->offset;
 	completion_describe(completion, result);
-	ibr_umem_finish(&recv->umem, result->status == 0 || result->status == -EMSGSIZE, recv_released);
+	if (!result->status || result->status == -EMSGSIZE) {
+		good = !ibr_umem_gone(&recv->umem, result->length);
+		if (unlikely(!good))
+			completion->status = -EFAULT;
+	}
+	ibr_umem_finish(&recv->umem, good, recv_released);
 }
 
 /* ---- many messages into one buffer --------------------------------------------------------- */

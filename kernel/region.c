@@ -25,10 +25,10 @@ static int region_release(struct inode *inode, struct file *file)
 {
 	struct ibr_region *region = file->private_data;
 
+	ibr_pins_region(region->pins, false);
 	ibr_pins_put(region->pins);
 	ibr_space_close(region->space);
 	kfree(region);
-	ibr_pins_flush();
 	return 0;
 }
 
@@ -79,10 +79,12 @@ struct file *ibr_region_create(const struct ibrelk_region_create *create)
 	file = ERR_CAST(region->pins);
 	if (IS_ERR(region->pins))
 		goto close;
+	ibr_pins_region(region->pins, true);
 	file = anon_inode_getfile("[ibrelk-region]", &region_fops, region, O_RDWR | O_CLOEXEC);
 	if (!IS_ERR(file))
 		return file;
 
+	ibr_pins_region(region->pins, false);
 	ibr_pins_put(region->pins);
 close:
 	ibr_space_close(region->space);

@@ -394,7 +394,7 @@ static void transfer_progress(struct ibr_transfer *transfer)
 		return;
 	}
 	/* The sender is to know, too, if it has reached nobody. */
-	if (ibr_umem_gone(&transfer->recv->umem)) {
+	if (ibr_umem_gone(&transfer->recv->umem, transfer->want)) {
 		error = -EFAULT;
 		arrived = 0;
 	}

@@ -122,6 +122,100 @@ KTAP_TEST(memory__unmapped_while_in_use)
 	}
 }
 
+// A small receive, in memory that was pinned as a whole, and of which the rest goes.
+KTAP_TEST(memory__trimmed_around_a_receive)
+{
+	Node node;
+	const std::size_t bytes = 1 << 20, middle = bytes / 2;
+	auto data = pattern(bytes, 17);
+	Pages pages(bytes);
+
+	KTAP_EQUAL(transfer(node, data.data(), pages.data(), bytes), 0);
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), recv(pages.data() + middle, page_size(), 1, 2)), 1);
+	KTAP_EQUAL(::munmap(pages.data(), middle / 2), 0);
+	KTAP_EQUAL(::munmap(pages.data() + middle + middle / 2, middle / 2), 0);
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), page_size(), 1, 1)), 1);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+	}
+	KTAP_CHECK(std::memcmp(pages.data() + middle, data.data(), page_size()) == 0);
+}
+
+// Of a buffer that is longer than the message, what the message does not need may go.
+KTAP_TEST(memory__unmapped_behind_the_message)
+{
+	Node node;
+	const std::size_t bytes = 1 << 20;
+
+	for (std::size_t size : {std::size_t{100}, std::size_t{100'000}}) {
+		auto data = pattern(size, 19);
+		Pages pages(bytes);
+
+		KTAP_REQUIRE_EQUAL(
+			submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+		KTAP_EQUAL(::munmap(pages.data() + bytes / 2, bytes / 2), 0);
+		KTAP_REQUIRE_EQUAL(
+			submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)),
+			1);
+		for (int i = 0; i < 2; i++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+		}
+		KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
+	}
+}
+
+// What is sent was pinned when it was unmapped, all of it: it arrives as it was.
+KTAP_TEST(memory__unmapped_while_it_is_sent)
+{
+	Node node;
+	const std::size_t bytes = 3 << 20;
+	auto data = pattern(bytes, 23);
+	std::vector<std::uint8_t> got(bytes);
+	auto source = std::make_unique<Pages>(bytes);
+
+	std::memcpy(source->data(), data.data(), bytes);
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), send(node.self, source->data(), bytes, 1, 1)), 1);
+	source.reset();
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(got.data(), bytes, 1, 2)), 1);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+	}
+	KTAP_CHECK(got == data);
+}
+
+// A buffer that goes when a part of it has arrived, so that what is left cannot be pinned: both ends are
+// told.
+KTAP_TEST(memory__unmapped_in_part)
+{
+	Node node;
+	const std::size_t bytes = 12 << 20;
+	auto data = pattern(bytes, 29);
+	Pages pages(bytes);
+
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+	KTAP_EQUAL(::munmap(pages.data() + bytes - (1 << 20), 1 << 20), 0);
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), bytes, 1, 1)), 1);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, -EFAULT);
+	}
+}
+
 // What the module pins of ours, in KiB.
 unsigned long pinned_kib()
 {
@@ -241,6 +335,36 @@ KTAP_TEST(memory__stays_pinned)
 	Pages pages(kept);
 
 	KTAP_EQUAL(misses(pages, [] {}), 0u);
+}
+
+// A process that sends and receives nothing any more keeps nothing, some seconds later.
+KTAP_TEST(memory__stays_pinned_not_for_ever)
+{
+	settle(0);
+
+	Node node;
+	Pages pages(kept);
+
+	exchange(node, pages.data(), 1);
+	KTAP_CHECK(pinned_kib() > 0);
+	KTAP_CHECK(endpoint_info(node).pinned_idle_bytes > 0);
+	settle(0);
+	KTAP_EQUAL(endpoint_info(node).pinned_idle_bytes, 0u);
+}
+
+// A small receive keeps no more than it needs of what was pinned as a whole.
+KTAP_TEST(memory__pinned_in_small)
+{
+	settle(0);
+
+	Node node;
+	const std::size_t bytes = 1 << 20;
+	auto data = pattern(bytes, 31);
+	Pages pages(bytes);
+
+	KTAP_EQUAL(transfer(node, data.data(), pages.data(), bytes), 0);
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data() + 4096, 64, 1, 2)), 1);
+	settle(page_size() / 1024);
 }
 
 KTAP_TEST(memory__pinned_and_mapped_anew)

@@ -69,6 +69,7 @@ static inline unsigned long rounddown_pow_of_two(unsigned long n)
 }
 
 /* Bits */
+#define BITS_TO_LONGS(bits)	DIV_ROUND_UP(bits, BITS_PER_LONG)
 #define DECLARE_BITMAP(name, bits)	unsigned long name[DIV_ROUND_UP(bits, BITS_PER_LONG)]
 
 static inline void bitmap_zero(unsigned long *map, unsigned int bits)
@@ -91,6 +92,19 @@ static inline void clear_bit(unsigned int bit, unsigned long *map)
 	map[bit / 64] &= ~(1ul << bit % 64);
 }
 
+static inline void bitmap_set(unsigned long *map, unsigned long first, unsigned long bits)
+{
+	while (bits--)
+		set_bit(first++, map);
+}
+
+static inline unsigned long find_next_bit(const unsigned long *map, unsigned long size, unsigned long bit)
+{
+	while (bit < size && !test_bit(bit, map))
+		bit++;
+	return bit;
+}
+
 static inline bool test_and_set_bit(unsigned int bit, unsigned long *map)
 {
 	bool was = test_bit(bit, map);
@@ -111,6 +125,7 @@ static inline bool test_and_clear_bit(unsigned int bit, unsigned long *map)
 #define clear_bit_unlock	clear_bit
 
 /* Errors in pointers */
+#define ERESTARTNOINTR	513
 #define MAX_ERRNO	4095
 
 static inline bool IS_ERR(const void *p)

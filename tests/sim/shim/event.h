@@ -43,6 +43,7 @@ bool sim_serial_running(u64 serial);
 #define KTIME_MAX		S64_MAX
 #define jiffies			((unsigned long)(sim_now() / (NSEC_PER_SEC / HZ)))
 #define get_jiffies_64()	((u64)jiffies)
+#define time_after(a, b)	((long)((b) - (a)) < 0)
 #define time_after_eq(a, b)	((long)((a) - (b)) >= 0)
 #define time_before(a, b)	((long)((a) - (b)) < 0)
 #define time_after_eq64(a, b)	((s64)((a) - (b)) >= 0)

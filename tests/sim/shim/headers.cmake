@@ -2,8 +2,8 @@
 # Every kernel header that kernel/ includes leads to shim/shim.h. Others must not be here: some of the system's own
 # headers are called the same.
 function(shim_headers folder)
-	foreach(header anon_inodes atomic bvec capability compiler completion cred delay dma-mapping file fs genalloc highmem hrtimer inetdevice
-			init interrupt interval_tree irq_poll jhash kernel kref kthread ktime list llist log2 memcontrol mempool mm mmu_notifier module mutex
+	foreach(header anon_inodes atomic bitmap bvec capability compiler completion cred delay dma-mapping file fs genalloc highmem hrtimer hugetlb inetdevice
+			init interrupt interval_tree irq_poll jhash jiffies kernel kref kthread ktime list llist log2 memcontrol mempool mm mmu_notifier module mutex
 			netdevice pagemap percpu poll random rbtree rculist refcount rhashtable scatterlist sched sched/mm sched/signal sched/stat
 			siphash slab spinlock string types uaccess uidgid version vmalloc wait workqueue xarray io_uring/cmd)
 		file(CONFIGURE OUTPUT ${folder}/linux/${header}.h CONTENT "#include \"shim.h\"\n")

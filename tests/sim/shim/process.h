@@ -83,6 +83,7 @@ void unpin_user_pages(struct page **pages, unsigned long count);
 #define unpin_user_pages_dirty_lock(pages, count, dirty)	unpin_user_pages(pages, count)
 bool sim_page_of_file(const struct page *page);
 #define page_folio(page)	((struct folio *)(page))
+#define folio_test_hugetlb(folio)	false
 #define folio_test_anon(folio)	(!sim_page_of_file((struct page *)(folio)))
 #define memcpy_to_page(page, offset, from, bytes)	memcpy((page)->address + (offset), from, bytes)
 #define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (page)->address + (offset), bytes)
