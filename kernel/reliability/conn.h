@@ -18,7 +18,6 @@
 
 /**
  * struct rel_sent - one slot of the ring of sent packets, at number % REL_SPAN_MAX
- * @told: the other side awaits nothing before this number: its last ACK, or the last header, has said so
  * @sent_ns: when; stays valid until the slot is used again, or the ring goes
  * @cookie: while in flight: what it carries
  * @told: while remembered as lost: packets from this number on tell the receiver of the loss
@@ -40,6 +39,7 @@ struct rel_sent {
  * @flight: bit i: number @floor + i is in flight
  * @next: number that the next reliable packet gets
  * @floor: see above
+ * @told: the other side awaits nothing before this number: its last ACK, or the last header sent, has said so
  * @unreliable_next: the same as @next for the unreliable space
  * @in_flight: bits in @flight
  * @since_ask: packets sent since the last ACK request or the last progress

@@ -286,8 +286,8 @@ u32 rel_received(const struct rel_conn *conn, enum rel_kind kind);
  * @now: time
  * @header: filled in for rel_commit()
  *
- * Its number is the one nearest to what has been received; if that is before @since, it is dropped. Once so many have come since @since that an old copy could
- * be taken for a new packet, it is dropped, and will be sent again with a header.
+ * Its number is the one nearest to what has been received. It is dropped if that is before @since, and if so many have
+ * come since @since that an old copy could be taken for a new packet: then it will be sent again with a header.
  * Return: the verdict; not REL_NOTHING.
  */
 enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 low, u32 since, bool ask, u64 now,

@@ -104,8 +104,11 @@ private:
 		case 11: rel_handle_timeout(&owner.conn, owner.now); break;
 		case 12: control(); break;
 		case 13: raw(); break;
-		case 14: rel_ask(&owner.conn, owner.now); break;
-		default: rel_conn_requeue(&owner.conn, owner.now); break;
+		case 14: what & 16 ? send_bare() : bare(); break;
+		default:
+			what & 16 ? rel_ask(&owner.conn, owner.now)
+				  : rel_conn_requeue(&owner.conn, owner.now);
+			break;
 		}
 	}
 
@@ -233,6 +236,43 @@ private:
 		// What was acknowledged in it is old by now.
 		verdict = choice & 128 ? rel_handle_header(&conn, &again, owner.now) : REL_DUPLICATE;
 		must(verdict == REL_DUPLICATE, "what was received is known");
+	}
+
+	void send_bare()
+	{
+		bool ask = false;
+
+		if (!rel_can_send(&owner.conn, REL_RELIABLE, owner.now) || !rel_can_send_bare(&owner.conn))
+			return;
+		void *cookie = owner.cookies.next();
+		u32 number = owner.conn.sender.next;
+
+		owner.cookies.lend(cookie);
+		must(rel_send_bare(&owner.conn, REL_RELIABLE, cookie, false, owner.now, &ask) == number,
+			"numbers are used in their order");
+	}
+
+	// A packet without a header, of which the peer says only some bits.
+	void bare()
+	{
+		rel_conn &conn = owner.conn;
+		u8 choice = input.byte();
+		rel_kind kind = config.native && (choice & 1) ? REL_UNRELIABLE : REL_RELIABLE;
+		u32 low = (choice & 2 ? number() : conn.receiver.end) & ((1u << REL_BARE_BITS) - 1);
+		u32 since = choice & 4 ? number() : conn.receiver.end - input.byte();
+		wire_header header{};
+		rel_verdict verdict =
+			rel_handle_bare(&conn, kind, low, since, choice & 8, owner.now, &header);
+
+		must(verdict != REL_NOTHING, "there is something to deliver");
+		if (verdict != REL_NEW)
+			return;
+		must((le32_to_cpu(header.number) & ((1u << REL_BARE_BITS) - 1)) == low,
+			"the number has these bits");
+		rel_commit(&conn, &header, owner.now);
+		if (kind == REL_RELIABLE)
+			must(rel_handle_bare(&conn, kind, low, since, false, owner.now, &header) != REL_NEW,
+				"what was received is known");
 	}
 
 	void raw()

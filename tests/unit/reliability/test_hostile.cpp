@@ -53,7 +53,7 @@ void attack(u64 seed, bool native)
 	wire_header header{};
 
 	for (int i = 0; i < 2000; i++) {
-		switch (random.upto(5)) {
+		switch (random.upto(6)) {
 		case 0:
 			while (side.can_send() && !random.chance(200000))
 				side.send(random.chance(500000));
@@ -71,6 +71,23 @@ void attack(u64 seed, bool native)
 			for (int controls = 0; side.poll(header); controls++)
 				require(controls < 2, "control packets come to an end");
 			break;
+		case 4: {
+			const u32 low = static_cast<u32>(random.upto(1u << REL_BARE_BITS));
+			const u32 end = side.conn.receiver.end;
+			const u32 since = random.chance(500000) ? end - static_cast<u32>(random.upto(200))
+								: static_cast<u32>(random.upto(1ull << 32));
+			const rel_kind kind = native && random.chance(500000) ? REL_UNRELIABLE : REL_RELIABLE;
+			const rel_verdict verdict = rel_handle_bare(&side.conn, kind,
+				random.chance(500000)
+					? (end + static_cast<u32>(random.upto(9)) - 4) % (1u << REL_BARE_BITS)
+					: low,
+				since, random.chance(300000), side.now, &header);
+
+			require(verdict != REL_NOTHING, "a packet without a header carries something");
+			if (verdict == REL_NEW)
+				rel_commit(&side.conn, &header, side.now);
+			break;
+		}
 		default: {
 			header = header_drawn(random, side);
 			rel_verdict verdict = rel_handle_header(&side.conn, &header, side.now);
