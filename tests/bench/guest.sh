@@ -4,8 +4,9 @@
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
-#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), perftest-{rc,uc,ud},
-#             perftest-{rc,uc,ud}-list16, or tcp; all of them if none is given
+#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
+#             by RDMA) or -unkept (no memory stays pinned), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
+#             perftest-rc-write, or tcp; all of them if none is given
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -20,7 +21,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
-	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg \
+	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept perftest-rc-write \
 	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 tcp
 
 loss=0 delay=0	# what the wire does now
@@ -101,13 +102,14 @@ perf()
 ours()
 {
 	test=$1 mode=$2 sizes=$3 count=$4 few=${7:-}
+	kind=${mode%-noagg} kind=${kind%-copied} kind=${kind%-unkept}
 	if [ -n "$measuring" ]; then
 		if [ -n "$few" ]; then
 			per_message "$count" "$few" \
-				perf "$test" --mode "${mode%-noagg}" --size "$sizes" --warmup "$5" --window "$6" --batch 16
+				perf "$test" --mode "$kind" --size "$sizes" --warmup "$5" --window "$6" --batch 16
 			find insns_per_msg "$sizes" "$price"
 		else
-			perf "$test" --mode "${mode%-noagg}" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
+			perf "$test" --mode "$kind" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
 		fi
 	fi
 	for size in $(echo "$sizes" | tr , ' '); do
@@ -166,10 +168,10 @@ perftest()
 	return 1
 }
 
-# perftest_stream ARGUMENTS: the same of ib_send_bw, and what it finds.
+# perftest_stream ARGUMENTS: the same of ib_send_bw (or $stream), and what it finds.
 perftest_stream()
 {
-	perftest ib_send_bw "$@" || return
+	perftest "${stream:-ib_send_bw}" "$@" || return
 	awk '/^ *[0-9]+ +[0-9]+ +[0-9.]+ / {
 		printf ",bandwidth_mbps,%d,,,%.6g,\n", $1, $4 * 1.048576
 		printf ",bibandwidth_mbps,%d,,,%.6g,\n", $1, $4 * 1.048576
@@ -183,7 +185,10 @@ theirs()
 {
 	test=$1 mode=$2 size=$3 count=$4 few=${5:-}
 	type=$(echo "$mode" | cut -d- -f2 | tr '[:lower:]' '[:upper:]')
+	stream=ib_send_bw
 	set -- -c "$type" -e -m 4096 -s "$size"
+	# Writing has no events.
+	case $mode in *-write) stream=ib_write_bw && set -- -c "$type" -m 4096 -s "$size" ;; esac
 	case $mode in *-list16) set -- "$@" -l 16 --recv_post_list 16 ;; esac
 	forget
 	# A datagram fits a packet; perftest splits nothing.
@@ -310,14 +315,34 @@ tcps()
 	for bytes in 4096 65536; do tcp_bandwidth $bytes $amount; done
 }
 
-# aggregate MODE: short messages share packets, or don't.
-aggregate()
+# parameters MODE: what is special about it.
+parameters()
 {
 	[ -n "$measuring" ] || return
+	share=Y write=131072 keep=64
 	case $1 in
-	*-noagg) echo N ;;
-	*) echo Y ;;
-	esac >/sys/module/ibrelk/parameters/aggregate
+	*-noagg) share=N ;;
+	*-copied) write=0 ;;
+	*-unkept) keep=0 ;;
+	esac
+	echo $share >/sys/module/ibrelk/parameters/aggregate
+	echo $write >/sys/module/ibrelk/parameters/zero_copy_min
+	echo $keep >/sys/module/ibrelk/parameters/pin_cache_mib
+}
+
+# long MODE: of long messages.
+long()
+{
+	case $1 in
+	perftest-rc-write)
+		theirs bandwidth "$1" 65536 512 112
+		theirs bandwidth "$1" 1048576 48 16
+		;;
+	*)
+		ours bandwidth "$1" 262144 64 8 16
+		ours bandwidth "$1" 1048576 32 4 8 8
+		;;
+	esac
 }
 
 # What `make bench` measures. perftest gets more messages, since it has no warm-up; with lists, multiples of 16.
@@ -325,6 +350,12 @@ bench()
 {
 	case $1 in
 	tcp) ;;
+	perftest-rc-write | *-copied) long "$1" ;;
+	*-unkept)
+		ours rate "$1" 8 4000 200 64 1000
+		ours bandwidth "$1" 65536 200 10 16 40
+		long "$1"
+		;;
 	perftest-*)
 		case $1 in
 		*-list16) ;;
@@ -347,6 +378,7 @@ bench()
 		ours bandwidth "$1" 65536 200 10 16 40
 		ours bibandwidth "$1" 4096 1000 100 64
 		ours bibandwidth "$1" 65536 200 10 16
+		case $1 in rc-native | uc-native | uc-reliable) long "$1" ;; esac
 		;;
 	esac
 }
@@ -367,8 +399,12 @@ losses()
 		[ "$loss $delay" = '0 0' ] || ours latency "$1" 8,4096 500 50 64
 		ours latency "$1" 65536 200 20 64
 		[ "$loss $delay" = '0 0' ] && return
-		ours bandwidth "$1" 4096 1500 100 64
-		ours bandwidth "$1" 65536 200 10 16
+		# Enough for what chance does to one run not to be what is seen.
+		times=4
+		[ "$1" != rc-native ] || times=1
+		ours bandwidth "$1" 4096 $((1500 * times)) 100 64
+		ours bandwidth "$1" 65536 $((200 * times)) 10 16
+		case $1/$delay in rc-native/0 | uc-reliable/0) ours bandwidth "$1" 1048576 32 4 8 ;; esac
 		;;
 	esac
 }
@@ -380,16 +416,17 @@ sizes()
 	tcp) ;;
 	perftest-*)
 		case $1 in
-		*-list16) ;;
+		*-list16 | *-write) ;;
 		*)
 			for bytes in 1 8 64 512 4096 32768 65536 262144; do theirs latency "$1" $bytes 200; done
 			theirs latency "$1" 1048576 50
 			;;
 		esac
-		theirs rate "$1" 8 4000
+		case $1 in *-write) ;; *) theirs rate "$1" 8 4000 ;; esac
 		for bytes in 1 16 64 256 1024 4096; do theirs bandwidth "$1" $bytes 2000; done
 		for bytes in 16384 65536; do theirs bandwidth "$1" $bytes 320; done
 		for bytes in 262144 1048576; do theirs bandwidth "$1" $bytes 112; done
+		theirs bandwidth "$1" 4194304 32
 		theirs bibandwidth "$1" 4096 2000
 		theirs bibandwidth "$1" 65536 320
 		;;
@@ -398,11 +435,16 @@ sizes()
 		ours latency "$1" 1048576 50 5 64
 		ours rate "$1" 8 4000 200 64
 		ours bandwidth "$1" 1,16,64,256,1024,4096 1000 100 64
-		ours bandwidth "$1" 16384,65536 200 10 16
-		ours bandwidth "$1" 262144 50 4 16
-		ours bandwidth "$1" 1048576 20 4 8
-		ours bibandwidth "$1" 4096 500 50 64
+		ours latency "$1" 6144,8192,8193,12288,16384 200 20 64
+		ours bandwidth "$1" 8192,16384,65536 200 10 16
+		ours bandwidth "$1" 131072,262144 50 4 16
+		ours bandwidth "$1" 524288,1048576 20 4 8
+		ours bandwidth "$1" 4194304 8 2 4
+		ours bibandwidth "$1" 4096,8192 500 50 64
 		ours bibandwidth "$1" 65536 100 10 16
+		ours bibandwidth "$1" 262144 50 4 16
+		ours bibandwidth "$1" 1048576 20 4 8
+		ours bibandwidth "$1" 4194304 8 2 4
 		for window in 1 4 16 64 256; do
 			suffix=_w$window
 			ours rate "$1" 8 2000 200 $window
@@ -418,6 +460,7 @@ troubles()
 {
 	case $1 in
 	tcp) ;;
+	perftest-rc-write) ;;
 	perftest-rc)
 		for bytes in 8 4096 65536; do theirs latency "$1" $bytes 200; done
 		theirs rate "$1" 8 2000
@@ -431,6 +474,7 @@ troubles()
 		ours rate "$1" 8 2000 200 64
 		ours bandwidth "$1" 4096 1000 100 64
 		ours bandwidth "$1" 65536 100 10 16
+		ours bandwidth "$1" 1048576 20 4 8
 		;;
 	esac
 }
@@ -450,13 +494,13 @@ else
 	wires='0/0 0.1/0 1/0 5/0 0/1 0.1/1 1/1 5/1'
 fi
 for mode; do
-	aggregate "$mode"
+	parameters "$mode"
 	$plain "$mode"
 done
 for wire in $wires; do
 	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
-		aggregate "$mode"
+		parameters "$mode"
 		$lossy "$mode"
 	done
 done

@@ -56,6 +56,7 @@ function tail(mode, delay,    p50, p99, bound) {
 
 END {
 	table("bandwidth of 64 KiB, MB/s", "bandwidth_mbps/65536")
+	table("bandwidth of 1 MiB, MB/s", "bandwidth_mbps/1048576")
 	table("bandwidth of 4 KiB, MB/s", "bandwidth_mbps/4096")
 	table("one-way latency of 8 B, median, us", "latency_p50_us/8")
 	table("one-way latency of 8 B, P99, us", "latency_p99_us/8")
@@ -63,6 +64,10 @@ END {
 	table("one-way latency of 4 KiB, P99, us", "latency_p99_us/4096")
 	table("one-way latency of 64 KiB, median, us", "latency_p50_us/65536")
 	table("one-way latency of 64 KiB, P99, us", "latency_p99_us/65536")
+	ratio("bandwidth 1 MiB, UC-reliable at 1 % / without loss", speed("uc-reliable", 1048576, 1, 0),
+		speed("uc-reliable", 1048576, 0, 0), 0.93)
+	ratio("bandwidth 1 MiB, 1 % loss, UC-reliable / RC-native", speed("uc-reliable", 1048576, 1, 0),
+		speed("rc-native", 1048576, 1, 0), 1)
 	for (delay = 0; delay <= 1; delay++) {
 		lossless(65536, "64 KiB", 1, delay, 0.95)
 		lossless(65536, "64 KiB", 5, delay, 0.85)

@@ -3,7 +3,8 @@
 BEGIN {
 	split("perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 " \
 		"rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable " \
-		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg", modes, " ")
+		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg perftest-rc-write uc-reliable-copied uc-reliable-unkept",
+		modes, " ")
 }
 
 # Whether a row was measured. Nothing but ACKs can be 0 and yet be measured; and they only with a speed.
@@ -51,6 +52,9 @@ END {
 	table("insns/msg,insns/msg,insns/msg,ACKs/msg,ACKs/msg,ACKs/msg", "8 B,4 KiB,64 KiB,8 B,4 KiB,64 KiB",
 		"insns_per_msg/8,insns_per_msg/4096,insns_per_msg/65536,acks_per_msg/8,acks_per_msg/4096,acks_per_msg/65536",
 		"%.0f")
+	table("bandwidth,bandwidth,bandwidth,insns/msg,insns/msg", "64K MB/s,256K MB/s,1M MB/s,64 KiB,1 MiB",
+		"bandwidth_mbps/65536,bandwidth_mbps/262144,bandwidth_mbps/1048576,insns_per_msg/65536,insns_per_msg/1048576",
+		"%.2f")
 	compare("message rate, UC-native / perftest UC", "uc-native", "perftest-uc", "msg_rate_kps/8", 1)
 	compare("message rate, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "msg_rate_kps/8", 1)
 	compare("bandwidth 4 KiB, UC-native / perftest UC", "uc-native", "perftest-uc", "bandwidth_mbps/4096", 0.95)
@@ -67,6 +71,11 @@ END {
 	compare("message rate, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "msg_rate_kps/8", 3)
 	compare("latency 8 B, UC-reliable / without aggregation", "uc-reliable", "uc-reliable-noagg", "latency_us/8", -1.01)
 	compare("latency 8 B, UC-reliable / perftest RC", "uc-reliable", "perftest-rc", "latency_us/8", -0.80)
+	compare("bandwidth 1 MiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/1048576", 0.95)
+	compare("bandwidth 1 MiB, UC-reliable / perftest RC, writing", "uc-reliable", "perftest-rc-write", "bandwidth_mbps/1048576", 0.95)
+	compare("instructions of 1 MiB, UC-reliable / all copied", "uc-reliable", "uc-reliable-copied", "insns_per_msg/1048576", -0.769)
+	compare("message rate, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "msg_rate_kps/8", 1)
+	compare("instructions of 1 MiB, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "insns_per_msg/1048576", -1)
 	acks("ACKs per packet, 64 KiB one way, UC-reliable", "uc-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
 	acks("ACKs per packet, 64 KiB one way, UD-reliable", "ud-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
 	acks("ACKs per packet, 64 KiB both ways, UC-reliable", "uc-reliable", "bibandwidth_acks_per_frame/65536", "bibandwidth_mbps/65536", -0.0156)
