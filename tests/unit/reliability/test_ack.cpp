@@ -113,10 +113,10 @@ TEST(rel_ack_note, delay_follows_the_round_trip)
 	u64 begin = side.now;
 
 	side.send();
-	side.now += 130 * us;
+	side.now += 170 * us;
 	side.take(side.peer_ack(side.start() + 1));
 	take_many(side, side.peer_start(), 1);
-	EXPECT_EQ(side.next_timeout(), begin + 2 * (130 * us));
+	EXPECT_EQ(side.next_timeout(), begin + 2 * (170 * us));
 }
 
 TEST(rel_ack_note, rides_on_what_is_sent)

@@ -62,7 +62,7 @@ TEST(rel_rtt_sample, steady_path_has_the_smallest_timeout)
 		rel_rtt_sample(&side.conn, 50 * us);
 	EXPECT_EQ(side.conn.rtt.rto_ns, 1 * ms) << "rto_min_us";
 	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (50 * us) + 200 * us);
-	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 100 * us) << "time for a process to reply";
+	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 150 * us) << "time for a process to reply";
 }
 
 TEST(rel_rtt_sample, ack_delay_is_one_round_trip_within_bounds)
