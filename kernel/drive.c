@@ -544,7 +544,7 @@ void ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const st
 
 	spin_lock_bh(&path->lock);
 	window = path->written[name];
-	/* The adapter has checked the key, so this is of the window that has the name now; which may be of a former life. */
+	/* The adapter has checked the key: this is of the window that has the name now, maybe in a former life. */
 	if (unlikely(!path->established || path->removed || !window || window->transfer->dying ||
 		     path->transport->rdma(path) != qp)) {
 		path->counters.drop_flow++;

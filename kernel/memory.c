@@ -25,7 +25,7 @@
 #include "pins.h"
 
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
-#define READERS_STOP		(1 << 30)	/* the worker waits for the last reader */
+#define READERS_STOP		0x40000000	/* the worker waits for the last reader */
 
 /**
  * struct ibr_stretch - the part of a window that is in one piece of the user's memory

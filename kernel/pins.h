@@ -50,7 +50,7 @@ struct ibr_space {
 	struct work_struct free_work;
 	bool watched;
 
-	spinlock_t lock;
+	spinlock_t lock;		/* the rest */
 	struct rb_root_cached found;
 	struct rb_root_cached hidden;
 	struct list_head idle;
@@ -150,6 +150,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 			      unsigned long limit);
 /**
  * ibr_pins_put() - give it back
+ * @pins: what ibr_pins_get() gave
  *
  * It stays pinned, or is unpinned soon, by a worker or the next system call. Context: any, also under spinlocks.
  */

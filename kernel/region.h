@@ -10,6 +10,7 @@ struct ibrelk_region_create;
 
 /**
  * ibr_region_create() - IBRELK_IOC_REGION_CREATE without the descriptor
+ * @create: what is asked for
  *
  * Return: a file whose release ends the region; ERR_PTR: see Documentation/uapi.rst. Context: process.
  */

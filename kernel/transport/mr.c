@@ -83,7 +83,7 @@ struct ibr_mrs {
 	struct mutex post_lock;		/* posting, or bringing @qp back */
 	unsigned long state;
 	struct work_struct rebuild_work;
-	spinlock_t lock;
+	spinlock_t lock;		/* @idle */
 	struct list_head idle;
 	struct ibr_mr *mr;
 };

@@ -400,10 +400,8 @@ losses()
 		ours latency "$1" 65536 200 20 64
 		[ "$loss $delay" = '0 0' ] && return
 		# Enough for what chance does to one run not to be what is seen.
-		times=4
-		[ "$1" != rc-native ] || times=1
-		ours bandwidth "$1" 4096 $((1500 * times)) 100 64
-		ours bandwidth "$1" 65536 $((200 * times)) 10 16
+		ours bandwidth "$1" 4096 6000 100 64
+		ours bandwidth "$1" 65536 800 10 16
 		case $1/$delay in rc-native/0 | uc-reliable/0) ours bandwidth "$1" 1048576 32 4 8 ;; esac
 		;;
 	esac
