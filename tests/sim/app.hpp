@@ -51,6 +51,13 @@ private:
 class Buffer
 {
 public:
+	Buffer() = default;
+	Buffer(const Buffer &) = delete;
+	Buffer &operator=(const Buffer &) = delete;
+	~Buffer()
+	{
+		reset();
+	}
 	void make(Heap &heap, u64 bytes);
 	void reset();
 	[[nodiscard]] u8 *get() const
