@@ -175,10 +175,18 @@ static struct ibr_pins *space_find(struct ibr_space *space, unsigned long first,
 {
 	unsigned long wanted = (last - first + 1) >> PAGE_SHIFT;
 	struct interval_tree_node *node;
+	u32 count = 0;
 
+	/* Nobody would be told of changes. */
+	if (!space->openers)
+		return NULL;
 	for (node = interval_tree_iter_first(&space->found, first, first); node;
 	     node = interval_tree_iter_next(node, first, first)) {
 		struct ibr_pins *pins = container_of(node, struct ibr_pins, range);
+
+		/* That there is none is always a right answer. */
+		if (count++ == WALK_MAX)
+			break;
 
 		if (node->last >= last && (pins->write || !write) && pins_fit(pins, wanted))
 			return pins;
@@ -190,13 +198,29 @@ static void pins_idle(struct ibr_pins *pins)
 {
 	struct ibr_space *space = pins->space;
 
+	if (space_shrink(space, space->idle_max - pins->nr_pages)) {
+		pins_forget(pins);
+		return;
+	}
 	pins->idle_since = jiffies;
 	list_add_tail(&pins->idle, &space->idle);
 	space->idle_pages += pins->nr_pages;
-	space_shrink(space, space->idle_max);
 	if (!delayed_work_pending(&space->age_work) &&
 	    queue_delayed_work(ibr_memory_queue, &space->age_work, msecs_to_jiffies(IDLE_MS)))
 		refcount_inc(&space->refs);
+}
+
+static void pins_put(struct ibr_pins *pins, u32 users)
+{
+	struct ibr_space *space = pins->space;
+
+	pins->users -= users;
+	if (pins->users)
+		return;
+	if (pins->fresh && !pins->passing && space->openers && pins->nr_pages <= space->idle_max)
+		pins_idle(pins);
+	else
+		pins_forget(pins);
 }
 
 void ibr_pins_put(struct ibr_pins *pins)
@@ -204,12 +228,7 @@ void ibr_pins_put(struct ibr_pins *pins)
 	struct ibr_space *space = pins->space;
 
 	spin_lock_bh(&space->lock);
-	if (--pins->users == 0) {
-		if (pins->fresh && !pins->passing && space->openers && pins->nr_pages <= space->idle_max)
-			pins_idle(pins);
-		else
-			pins_forget(pins);
-	}
+	pins_put(pins, 1);
 	spin_unlock_bh(&space->lock);
 }
 
@@ -227,11 +246,26 @@ bool ibr_pins_gone(const struct ibr_pins *pins, unsigned long start, unsigned lo
 	return gone;
 }
 
-void ibr_pins_region(struct ibr_pins *pins, bool is)
+bool ibr_pins_region(struct ibr_pins *pins)
 {
-	spin_lock_bh(&pins->space->lock);
-	pins->regions += is ? 1 : -1;
-	spin_unlock_bh(&pins->space->lock);
+	struct ibr_space *space = pins->space;
+	bool good;
+
+	spin_lock_bh(&space->lock);
+	good = !space->ended;
+	pins->regions += good;
+	spin_unlock_bh(&space->lock);
+	return good;
+}
+
+void ibr_pins_put_region(struct ibr_space *space, struct ibr_pins *pins)
+{
+	spin_lock_bh(&space->lock);
+	if (!space->ended) {
+		pins->regions--;
+		pins_put(pins, 1);
+	}
+	spin_unlock_bh(&space->lock);
 }
 
 /* ---- what the kernel tells: nothing here may wait, or allocate ------------------------------- */
@@ -260,17 +294,33 @@ static void pins_change(struct ibr_pins *pins, unsigned long first, unsigned lon
 
 static void space_invalidate(struct ibr_space *space, unsigned long first, unsigned long last, bool unmapped)
 {
-	struct interval_tree_node *node;
+	struct interval_tree_node *node, *next;
 	u32 count = 0;
 
-	/* First those that were hidden before. */
-	for (node = interval_tree_iter_first(&space->hidden, first, last); node;
-	     node = interval_tree_iter_next(node, first, last))
-		pins_change(container_of(node, struct ibr_pins, range), first, last, unmapped);
+	/*
+	 * First those that were hidden before. Whoever begins to pin something while the lock is let go sees that
+	 * this is under way; what is shown then, because it was not told yet, is told below.
+	 */
+	for (node = interval_tree_iter_first(&space->hidden, first, last); node; node = next) {
+		struct ibr_pins *pins = container_of(node, struct ibr_pins, range);
+		u32 regions = space->ended ? pins->regions : 0;
+		bool pause = ++count % WALK_MAX == 0;
+
+		pins_change(pins, first, last, unmapped);
+		/* One of a process that has ended is of no more use to its region. */
+		pins->regions -= regions;
+		pins->users += pause;
+		if (pause) {
+			spin_unlock_bh(&space->lock);
+			spin_lock_bh(&space->lock);
+		}
+		next = interval_tree_iter_next(node, first, last);
+		if (regions || pause)
+			pins_put(pins, regions + pause);
+	}
 	while ((node = interval_tree_iter_first(&space->found, first, last))) {
 		pins_change(container_of(node, struct ibr_pins, range), first, last, unmapped);
 		if (++count % WALK_MAX == 0) {
-			/* What is being pinned sees that this has begun. */
 			spin_unlock_bh(&space->lock);
 			spin_lock_bh(&space->lock);
 		}
@@ -304,6 +354,9 @@ static void space_end(struct mmu_notifier *notifier, struct mm_struct *mm)
 
 	spin_lock_bh(&space->lock);
 	space->invalidating++;	/* for ever */
+	space_invalidate(space, 0, ULONG_MAX, false);
+	/* Now all are hidden; once more, for the regions, which nothing finds any more. */
+	space->ended = true;
 	space_invalidate(space, 0, ULONG_MAX, false);
 	spin_unlock_bh(&space->lock);
 }
@@ -442,7 +495,7 @@ static void space_trim(struct ibr_space *space, unsigned long pages)
 
 void ibr_space_close(struct ibr_space *space)
 {
-	bool last;
+	bool last, cancelled;
 
 	spin_lock_bh(&space->lock);
 	last = --space->openers == 0;
@@ -450,7 +503,10 @@ void ibr_space_close(struct ibr_space *space)
 	if (last) {
 		/* Nothing becomes idle any more, unless somebody else opens it now. */
 		space_trim(space, 0);
-		if (cancel_delayed_work(&space->age_work))
+		spin_lock_bh(&space->lock);
+		cancelled = !space->openers && cancel_delayed_work(&space->age_work);
+		spin_unlock_bh(&space->lock);
+		if (cancelled)
 			ibr_space_put(space);
 	}
 	mmu_notifier_put(&space->notifier);
@@ -498,11 +554,15 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 	return pins_try_charge(space, nr_pages, limit);
 }
 
+/* Of one that is written back; huge pages are not. */
 static bool pages_of_file(struct page **pages, unsigned long nr_pages)
 {
-	while (nr_pages--)
-		if (!folio_test_anon(page_folio(*pages++)))
+	while (nr_pages--) {
+		struct folio *folio = page_folio(*pages++);
+
+		if (!folio_test_anon(folio) && !folio_test_hugetlb(folio))
 			return true;
+	}
 	return false;
 }
 
@@ -586,7 +646,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 		goto destroy;
 
 	spin_lock_bh(&space->lock);
-	quiet = space->watched && !space->invalidating;
+	quiet = space->watched && space->openers && !space->invalidating;
 	interval_tree_insert(&pins->range, &space->hidden);
 	spin_unlock_bh(&space->lock);
 
@@ -600,7 +660,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	if (unlikely(ret))
 		interval_tree_remove(&pins->range, &space->hidden);
 	/* Pages of files may be written back, and want to be told of each time that they are written. */
-	else if (quiet && !pins->changed && (!pins->slow || pins->passing))
+	else if (quiet && !pins->changed && !pins->slow)
 		pins_show(pins, true);
 	spin_unlock_bh(&space->lock);
 	if (likely(!ret))

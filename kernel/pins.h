@@ -38,7 +38,8 @@ struct page;
  * @age_work: lets those go that have been idle for long; pending, it has a reference
  * @idle_pages: pages of these
  * @idle_max: at most so many
- * @openers: open endpoints; without any, nothing stays pinned
+ * @openers: open endpoints and regions; without any, nothing stays pinned
+ * @ended: the process has: regions have let go of what they had
  * @invalidating: changes that the kernel has announced, and not finished
  * @hits: ranges that were found pinned
  * @misses: ... and that were not
@@ -58,6 +59,7 @@ struct ibr_space {
 	unsigned long idle_pages;
 	unsigned long idle_max;
 	u32 openers;
+	bool ended;
 	u32 invalidating;
 	u64 hits;
 	u64 misses;
@@ -172,8 +174,22 @@ static inline bool ibr_pins_fresh(const struct ibr_pins *pins)
  */
 bool ibr_pins_gone(const struct ibr_pins *pins, unsigned long start, unsigned long length);
 
-/** ibr_pins_region() - it is (not) one of the user's regions, to be found whatever its size. Context: any */
-void ibr_pins_region(struct ibr_pins *pins, bool is);
+/**
+ * ibr_pins_region() - it becomes one of the user's regions, to be found whatever its size
+ * @pins: what the caller has got
+ *
+ * Return: it did, and ibr_pins_put_region() gives it back instead of ibr_pins_put(); false: the process has ended.
+ * Context: any.
+ */
+bool ibr_pins_region(struct ibr_pins *pins);
+/**
+ * ibr_pins_put_region() - the region ends
+ * @space: its space
+ * @pins: the range, if the process has not ended; else that has let go of it already
+ *
+ * Context: any.
+ */
+void ibr_pins_put_region(struct ibr_space *space, struct ibr_pins *pins);
 
 /** ibr_pins_flush() - unpin now what was put off on this CPU. Context: process */
 void ibr_pins_flush(void);

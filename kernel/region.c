@@ -25,8 +25,7 @@ static int region_release(struct inode *inode, struct file *file)
 {
 	struct ibr_region *region = file->private_data;
 
-	ibr_pins_region(region->pins, false);
-	ibr_pins_put(region->pins);
+	ibr_pins_put_region(region->space, region->pins);
 	ibr_space_close(region->space);
 	kfree(region);
 	return 0;
@@ -79,13 +78,16 @@ struct file *ibr_region_create(const struct ibrelk_region_create *create)
 	file = ERR_CAST(region->pins);
 	if (IS_ERR(region->pins))
 		goto close;
-	ibr_pins_region(region->pins, true);
+	if (!ibr_pins_region(region->pins)) {
+		ibr_pins_put(region->pins);
+		file = ERR_PTR(-EAGAIN);	/* nobody sees it */
+		goto close;
+	}
 	file = anon_inode_getfile("[ibrelk-region]", &region_fops, region, O_RDWR | O_CLOEXEC);
 	if (!IS_ERR(file))
 		return file;
 
-	ibr_pins_region(region->pins, false);
-	ibr_pins_put(region->pins);
+	ibr_pins_put_region(region->space, region->pins);
 close:
 	ibr_space_close(region->space);
 free:

@@ -338,6 +338,8 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 		goto fail_tell;
 	ibr_inflow_get(flow);
 	transfer->flow = flow;
+	/* Nothing else of the buffer is going to be needed. */
+	recv->umem.length = transfer->want;
 	recv->transfer = transfer;
 	recv->umem.ready = transfer_umem_ready;
 	list_add_tail(&transfer->link, &flow->transfers);

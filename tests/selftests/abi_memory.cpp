@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <linux/capability.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <thread>
 
@@ -170,6 +172,27 @@ KTAP_TEST(memory__unmapped_behind_the_message)
 		}
 		KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 	}
+}
+
+// Likewise of one that is not pinned as a whole.
+KTAP_TEST(memory__unmapped_behind_a_long_message)
+{
+	Node node;
+	const std::size_t bytes = 12 << 20, size = 9 << 19, left = 5 << 20;
+	auto data = pattern(size, 37);
+	Pages pages(bytes);
+
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+	KTAP_EQUAL(::munmap(pages.data() + left, bytes - left), 0);
+	KTAP_REQUIRE_EQUAL(
+		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)), 1);
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, 0);
+	}
+	KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 }
 
 // What is sent was pinned when it was unmapped, all of it: it arrives as it was.
@@ -538,6 +561,83 @@ KTAP_TEST(memory__region_stays_pinned)
 	pages.unmap();
 	readable.close();
 	settle(0);
+}
+
+// Pages pinned by anybody, as the kernel counts them.
+long pinned_pages()
+{
+	std::ifstream counters("/proc/vmstat");
+	std::string name;
+	long value = 0, pages = 0;
+
+	while (counters >> name >> value) {
+		if (name == "nr_foll_pin_acquired")
+			pages += value;
+		else if (name == "nr_foll_pin_released")
+			pages -= value;
+	}
+	return pages;
+}
+
+void fd_pass(int socket, int fd)
+{
+	char byte = 0, room[CMSG_SPACE(sizeof(int))] = {};
+	iovec vector = {.iov_base = &byte, .iov_len = 1};
+	msghdr message = {};
+
+	message.msg_iov = &vector;
+	message.msg_iovlen = 1;
+	message.msg_control = room;
+	message.msg_controllen = sizeof(room);
+	cmsghdr *control = CMSG_FIRSTHDR(&message);
+	control->cmsg_level = SOL_SOCKET;
+	control->cmsg_type = SCM_RIGHTS;
+	control->cmsg_len = CMSG_LEN(sizeof(int));
+	std::memcpy(CMSG_DATA(control), &fd, sizeof(fd));
+	if (::sendmsg(socket, &message, 0) != 1)
+		::_exit(3);
+}
+
+// Or anybody could keep memory pinned that counts against no process any more.
+KTAP_TEST(memory__region_does_not_outlive_its_process)
+{
+	settle(0);
+
+	const long before = pinned_pages(), pages = (4 << 20) / static_cast<long>(page_size());
+	int pair[2];
+	char byte = 0;
+
+	KTAP_REQUIRE_EQUAL(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	Fd mine(pair[0]), theirs(pair[1]);
+	const pid_t child = ::fork();
+	if (!child) {
+		Fd device = open_device();
+		Pages memory(4 << 20);
+		ibrelk_region_create create{};
+
+		std::memset(memory.data(), 1, memory.size());
+		create.addr = address_of(memory.data());
+		create.length = memory.size();
+		if (control(device.get(), IBRELK_IOC_REGION_CREATE, &create))
+			::_exit(2);
+		fd_pass(theirs.get(), create.fd);
+		// Until the parent has looked.
+		::_exit(::read(theirs.get(), &byte, 1) != 1);
+	}
+	KTAP_REQUIRE(child > 0);
+	// The descriptor waits in the socket, which keeps it open, too.
+	pollfd ready = {.fd = mine.get(), .events = POLLIN, .revents = 0};
+	KTAP_REQUIRE_EQUAL(::poll(&ready, 1, 20'000), 1);
+	KTAP_CHECK(pinned_pages() >= before + pages);
+	KTAP_EQUAL(::write(mine.get(), &byte, 1), 1);
+	int status = -1;
+	KTAP_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_EQUAL(status, 0);
+	auto give_up = Clock::now() + std::chrono::seconds(20);
+
+	while (pinned_pages() > before && Clock::now() < give_up)
+		std::this_thread::yield();
+	KTAP_CHECK(pinned_pages() <= before);
 }
 
 KTAP_TEST(memory__region_may_be_closed_in_use)
