@@ -35,6 +35,17 @@ int transfer(Node &node, const void *from, void *to, std::size_t bytes)
 	return status;
 }
 
+// Waits for the end of a send and of its receive, in either order.
+void both_end(Node &node, int status)
+{
+	for (int i = 0; i < 2; i++) {
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_EQUAL(completion->status, status);
+	}
+}
+
 KTAP_TEST(memory__of_every_kind)
 {
 	Node node;
@@ -116,12 +127,7 @@ KTAP_TEST(memory__unmapped_while_in_use)
 	target.reset();
 	KTAP_REQUIRE_EQUAL(
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), bytes, 1, 1)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, -EFAULT);
-	}
+	both_end(node, -EFAULT);
 }
 
 // A small receive, in memory that was pinned as a whole, and of which the rest goes.
@@ -139,12 +145,7 @@ KTAP_TEST(memory__trimmed_around_a_receive)
 	KTAP_EQUAL(::munmap(pages.data() + middle + middle / 2, middle / 2), 0);
 	KTAP_REQUIRE_EQUAL(
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), page_size(), 1, 1)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, 0);
-	}
+	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data() + middle, data.data(), page_size()) == 0);
 }
 
@@ -164,12 +165,7 @@ KTAP_TEST(memory__unmapped_behind_the_message)
 		KTAP_REQUIRE_EQUAL(
 			submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)),
 			1);
-		for (int i = 0; i < 2; i++) {
-			auto completion = node.ring.next();
-
-			KTAP_REQUIRE(completion.has_value());
-			KTAP_EQUAL(completion->status, 0);
-		}
+		both_end(node, 0);
 		KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 	}
 }
@@ -186,12 +182,7 @@ KTAP_TEST(memory__unmapped_behind_a_long_message)
 	KTAP_EQUAL(::munmap(pages.data() + left, bytes - left), 0);
 	KTAP_REQUIRE_EQUAL(
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, 0);
-	}
+	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 }
 
@@ -209,12 +200,7 @@ KTAP_TEST(memory__unmapped_while_it_is_sent)
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, source->data(), bytes, 1, 1)), 1);
 	source.reset();
 	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(got.data(), bytes, 1, 2)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, 0);
-	}
+	both_end(node, 0);
 	KTAP_CHECK(got == data);
 }
 
@@ -231,12 +217,7 @@ KTAP_TEST(memory__unmapped_in_part)
 	KTAP_EQUAL(::munmap(pages.data() + bytes - (1 << 20), 1 << 20), 0);
 	KTAP_REQUIRE_EQUAL(
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), bytes, 1, 1)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, -EFAULT);
-	}
+	both_end(node, -EFAULT);
 }
 
 // What the module pins of ours, in KiB.
@@ -652,12 +633,7 @@ KTAP_TEST(memory__region_may_be_closed_in_use)
 	writable.close();
 	KTAP_REQUIRE_EQUAL(
 		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), kept, 1, 1)), 1);
-	for (int i = 0; i < 2; i++) {
-		auto completion = node.ring.next();
-
-		KTAP_REQUIRE(completion.has_value());
-		KTAP_EQUAL(completion->status, 0);
-	}
+	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data(), data.data(), kept) == 0);
 }
 
