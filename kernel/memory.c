@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * User memory, for as long as a transfer needs it. A buffer is held in windows of 2 MiB, at most
- * two at a time, so that a message of 1 GiB pins no more than a short one. Each window is either
+ * two at a time, so that a message of many GiB pins no more than a short one. Each window is either
  * pinned (pins.c) or, where that is not possible (limit, kind of mapping), stood in for by a bounce
  * buffer.
  */

@@ -511,10 +511,10 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	flow->headers_waiting++;
 	message->rts = true;
 	message->match.tag = le64_to_cpu(frame->rts.tag);
-	message->wire_flags = frame->flags;
+	message->wire_flags = frame->flags & ~WIRE_MSG_LENGTH;
 	message->sequence = sequence;
 	message->rts_message = le32_to_cpu(frame->rts.message);
-	message->length = le32_to_cpu(frame->rts.length);
+	message->length = wire_rts_length(frame);
 	message->immediate = le64_to_cpu(frame->rts.immediate);
 	list_add_tail(&message->link, where);
 	inflow_advance(flow);

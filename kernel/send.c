@@ -293,7 +293,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	frag->frame.flow = cpu_to_le32(flow->remote_handle);
 	frag->frame.rts.sequence = cpu_to_le32(flow->sequence);
 	frag->frame.rts.message = cpu_to_le32(send->h.id);
-	frag->frame.rts.length = cpu_to_le32(send->length);
+	wire_rts_set_length(&frag->frame, send->length);
 	frag->frame.rts.spent = cpu_to_le32((u32)flow->cost);
 	frag->frame.rts.tag = cpu_to_le64(send->tag);
 	frag->frame.rts.immediate = cpu_to_le64(send->immediate);

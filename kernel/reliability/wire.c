@@ -23,7 +23,7 @@ static const struct {
 } frame_rules[] = {
 	[WIRE_FRAME_EAGER] = { true, true,
 			       WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_SYNC },
-	[WIRE_FRAME_RTS] = { true, false, WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE },
+	[WIRE_FRAME_RTS] = { true, false, WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_LENGTH },
 	[WIRE_FRAME_CTS] = { true, false, WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1) },
 	[WIRE_FRAME_DATA] = { true, true, 0 },
 	[WIRE_FRAME_FIN] = { true, false, 0 },

@@ -138,6 +138,8 @@ enum wire_frame_type {
 #define WIRE_MSG_UNTAGGED	0x01	/* EAGER, RTS: untagged match space */
 #define WIRE_MSG_IMMEDIATE	0x02	/* EAGER, RTS: .immediate is valid */
 #define WIRE_MSG_SYNC		0x04	/* EAGER: answer with MATCHED */
+#define WIRE_MSG_LENGTH		0xf0	/* RTS: the message's length, bits 35 to 32 */
+#define WIRE_MSG_LENGTH_MAX	(BIT_ULL(36) - 1)
 
 /**
  * struct wire_frame - 40 bytes; .flow is the handle that the frame's receiver gave out
@@ -168,6 +170,7 @@ enum wire_frame_type {
  *	that was lost with a message
  * @rts.spent: likewise
  * @rts.message: handle that CTS and FIN name
+ * @rts.length: of the message, bits 31 to 0; for the others see wire_rts_length()
  * @cts.transfer: handle that DATA names
  * @cts.offset: where the window starts; windows are asked for in rising order, in native modes again if
  *	something of one was lost
@@ -264,6 +267,19 @@ struct wire_frame {
 };
 
 static_assert(sizeof(struct wire_frame) == 40, "wire_frame");
+
+/** wire_rts_length() - length of an RTS's message, bytes */
+static inline u64 wire_rts_length(const struct wire_frame *frame)
+{
+	return (u64)(frame->flags & WIRE_MSG_LENGTH) << 28 | le32_to_cpu(frame->rts.length);
+}
+
+/** wire_rts_set_length() - at most WIRE_MSG_LENGTH_MAX bytes; all else of .flags stays */
+static inline void wire_rts_set_length(struct wire_frame *frame, u64 length)
+{
+	frame->flags = (frame->flags & ~WIRE_MSG_LENGTH) | (length >> 28 & WIRE_MSG_LENGTH);
+	frame->rts.length = cpu_to_le32((u32)length);
+}
 
 #define WIRE_MAGIC		0x69627231u	/* "ibr1" */
 #define WIRE_MODES		7		/* enum ibrelk_mode: 1 to this; a default never travels */

@@ -74,7 +74,7 @@ bool frame_right(const u8 *frame, u32 payload)
 			return false;
 		return payload > 0 || length == 0;
 	}
-	case WIRE_FRAME_RTS: return flags <= 3 && !payload;
+	case WIRE_FRAME_RTS: return !(flags & 0xc) && !payload;
 	case WIRE_FRAME_CTS: {
 		u32 length = get(frame, 12, 4);
 

@@ -272,7 +272,7 @@ TEST(wire_parse, frame_types_flags_and_payload)
 
 		for (int flags = 0; flags < 256; flags++) {
 			u8 allowed = type == WIRE_FRAME_EAGER ? message | WIRE_MSG_SYNC
-				: type == WIRE_FRAME_RTS      ? message
+				: type == WIRE_FRAME_RTS      ? message | WIRE_MSG_LENGTH
 				: type == WIRE_FRAME_CTS      ? WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1)
 							      : 0;
 			bool nameless = type == WIRE_FRAME_CTS && flags && !(flags & WIRE_CTS_KEY);
@@ -316,6 +316,21 @@ TEST(wire_parse, eager_bounds)
 	EXPECT_EQ(Draft().eager(0xffffffff, 10, 11).parse(), WIRE_BAD_FRAME) << "overflow";
 	EXPECT_EQ(Draft().eager(0xfffffffe, 0xffffffff, 1).parse(), WIRE_OK);
 	EXPECT_EQ(Draft().eager(0xfffffffe, 0xffffffff, 2).parse(), WIRE_BAD_FRAME);
+}
+
+TEST(wire_rts, length_of_36_bits_beside_the_flags)
+{
+	for (u64 length :
+		{0ull, 1ull, 0xffffffffull, 1ull << 32, 5ull << 32 | 7, 1ull << 35, WIRE_MSG_LENGTH_MAX}) {
+		wire_frame frame{};
+
+		frame.flags = WIRE_MSG_IMMEDIATE | 0xf0;
+		wire_rts_set_length(&frame, length);
+		EXPECT_EQ(wire_rts_length(&frame), length);
+		EXPECT_EQ(frame.flags & ~WIRE_MSG_LENGTH, WIRE_MSG_IMMEDIATE);
+		frame.flags |= WIRE_MSG_UNTAGGED;
+		EXPECT_EQ(wire_rts_length(&frame), length);
+	}
 }
 
 TEST(wire_parse, cts_bounds)

@@ -134,7 +134,7 @@ int query(ibrelk_query *query)
 	query->ports = 1;
 	query->instance[0] = 0xab;
 	query->eager_max = 8192;
-	query->message_max = 1u << 30;
+	query->message_max = 32ull << 30;
 	query->recvs_max = 65536;
 	query->sends_max = 4096;
 	query->ring_entries_max = 65536;
