@@ -2,7 +2,7 @@
 /*
  * The drive. Everything that happens to a path ends here, under its connection lock: a packet came
  * in, the timer ran out, a message was queued, a slot became free. It takes from the queues what the
- * engine lets go (control first, then repeats, then messages and windows of transfers in turn), acknowledges
+ * engine lets go (control first, then repeats, then messages and windows of transfers by turns), acknowledges
  * what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
  * Short fragments that are waiting when the drive runs share packets. Nothing ever waits for company: when the
@@ -267,33 +267,61 @@ static bool drive_queue(struct ibr_path *path, struct list_head *queue)
 	return true;
 }
 
-/*
- * Messages and windows take turns: one message of one flow, one fragment of one transfer. Return: false
- * when blocked.
- */
-static bool drive_messages(struct ibr_path *path)
+static bool flow_goes_on(const struct ibr_outflow *flow)
 {
-	struct ibr_outflow *flow;
-	struct ibr_send *send;
+	return !list_empty(&flow->ready) && !flow->patient_until;
+}
 
-	flow = list_first_entry_or_null(&path->ready, struct ibr_outflow, ready);
-	if (flow) {
-		bool sent;
+/* The turn of the first flow: a message, and as many more as find room in the same packet. Return: false when blocked. */
+static bool drive_flow(struct ibr_path *path)
+{
+	struct ibr_outflow *flow = list_first_entry(&path->ready, struct ibr_outflow, ready);
+	bool sent;
 
-		/* A closing flow may drop its last reference with its last message. */
-		kref_get(&flow->ref);
+	/* A closing flow may drop its last reference with its last message. */
+	kref_get(&flow->ref);
+	do {
 		sent = ibr_send_start(path, flow);
 		if (list_empty(&flow->queue))
 			list_del_init(&flow->ready);
-		else if (sent && !list_empty(&flow->ready) && !flow->patient_until)
-			list_move_tail(&flow->ready, &path->ready);
-		ibr_outflow_put(flow);
-		if (!sent)
+	} while (sent && flow_goes_on(flow) && path->packet.slot);
+	if (sent && flow_goes_on(flow))
+		list_move_tail(&flow->ready, &path->ready);
+	ibr_outflow_put(flow);
+	return sent;
+}
+
+static u32 path_ready_flows(const struct ibr_path *path)
+{
+	const struct list_head *entry;
+	u32 count = 0;
+
+	list_for_each(entry, &path->ready)
+		count++;
+	return count;
+}
+
+/*
+ * Flows with messages and windows of transfers take turns, in rounds: each flow that was ready when the round began,
+ * but at least one, and then some fragments of windows. So no message waits for more than those, however many
+ * flows and transfers there are. Return: false when blocked; then it goes on in the same place.
+ */
+static bool drive_turn(struct ibr_path *path)
+{
+	struct ibr_send *send = list_first_entry_or_null(&path->bulk, struct ibr_send, bulk);
+
+	if (path->flow_turns && !list_empty(&path->ready)) {
+		if (!drive_flow(path))
 			return false;
+		path->flow_turns--;
+	} else if (path->bulk_turns && send) {
+		if (!ibr_bulk_fill(path, send))
+			return false;
+		path->bulk_turns--;
+	} else {
+		path->flow_turns = max(path_ready_flows(path), 1u);
+		path->bulk_turns = IBR_BULK_TURNS;
 	}
-	send = list_first_entry_or_null(&path->bulk, struct ibr_send, bulk);
-	if (send)
-		return ibr_bulk_fill(path, send);
 	return true;
 }
 
@@ -375,7 +403,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	if (path->state == IBRELK_PATH_UP) {
 		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
 			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {
-				if (!drive_messages(path))
+				if (!drive_turn(path))
 					break;
 				if (!list_empty(&path->control) && !drive_queue(path, &path->control))
 					break;

@@ -29,6 +29,7 @@ struct ibr_mr;
 #define IBR_MISSING_MAX		64u	/* native modes: messages passed over that a flow remembers */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 #define IBR_WINDOWS		4		/* windows of a transfer that are under way */
+#define IBR_BULK_TURNS		4		/* fragments of windows that go before a message that waits */
 
 /* What one eager message costs of a flow's credit; both sides compute the same. */
 static inline u32 ibr_message_cost(u32 length)

@@ -125,6 +125,8 @@ struct ibr_packet {
  * @ready: outflows with messages to send (outflow->ready)
  * @patient: ... whose next message waits a little for eager credit; by outflow->patient_until
  * @bulk: sends with a window to fill (send->bulk)
+ * @flow_turns: flows that have their turn before windows do
+ * @bulk_turns: fragments of windows that have theirs in this round; drive.c
  * @outflows: those that are OPENING or OPEN (outflow->on_path)
  * @inflows: those that are not gone (inflow->on_path)
  * @inflow_hash: the same, by what the opener calls them
@@ -189,6 +191,8 @@ struct ibr_path {
 	struct list_head ready;
 	struct list_head patient;
 	struct list_head bulk;
+	u32 flow_turns;
+	u32 bulk_turns;
 	struct list_head outflows;
 	struct list_head inflows;
 	struct hlist_head inflow_hash[256];

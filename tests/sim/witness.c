@@ -18,6 +18,9 @@
 #define PATHS_MAX	4096
 #define AHEAD_MAX	4096
 
+#define WAITING_MAX	64
+#define BEHIND_MAX	4		/* fragments of transfers that may go before a message that waits */
+
 /* struct watch - what a path was like when it was last looked at */
 struct watch {
 	u64 lives;
@@ -25,6 +28,10 @@ struct watch {
 	u64 timeouts;
 	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
 	bool down;
+	struct {
+		const struct ibr_outflow *flow;	/* it waits for its turn ... */
+		u32 behind;			/* ... since so many fragments of transfers */
+	} waiting[WAITING_MAX];
 };
 
 static struct ibr_path *paths[PATHS_MAX];
@@ -123,6 +130,57 @@ void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 leng
 		sim_packet_take(packet, path->token, path->remote.token, instance, took_frames);
 	else if (path->counters.rx_duplicates == duplicates)
 		sim_counts.rejected_old++;
+}
+
+/* ---- who goes first ---- */
+
+bool __real_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
+bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
+bool __real_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
+bool __wrap_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
+
+bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
+{
+	struct watch *watch = watch_of(path);
+	bool sent = __real_ibr_send_start(path, flow);
+	u32 i;
+
+	for (i = 0; sent && i < WAITING_MAX; i++)
+		if (watch->waiting[i].flow == flow)
+			watch->waiting[i].flow = NULL;
+	return sent;
+}
+
+static u32 behind(const struct watch *watch, const struct ibr_outflow *flow)
+{
+	u32 i;
+
+	for (i = 0; i < WAITING_MAX; i++)
+		if (watch->waiting[i].flow == flow)
+			return watch->waiting[i].behind;
+	return 0;
+}
+
+bool __wrap_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
+{
+	struct watch *watch = watch_of(path);
+	const struct watch before = *watch;
+	bool filled = __real_ibr_bulk_fill(path, send);
+	const struct ibr_outflow *flow;
+	u32 count = 0;
+
+	memset(watch->waiting, 0, sizeof(watch->waiting));
+	list_for_each_entry(flow, &path->ready, ready) {
+		if (count == WAITING_MAX)
+			break;
+		watch->waiting[count].flow = flow;
+		watch->waiting[count].behind = behind(&before, flow) + filled;
+		if (watch->waiting[count].behind > BEHIND_MAX)
+			sim_fail("turn", "path: %u fragments of transfers went before a message that waits",
+				 watch->waiting[count].behind);
+		count++;
+	}
+	return filled;
 }
 
 /* ---- what must hold at any time ---- */
@@ -296,13 +354,11 @@ static void check_watch(const struct ibr_path *path, struct watch *watch)
 	else if (sim_now() - owing > most_ms * NSEC_PER_MSEC)
 		sim_fail("silence", "path: the peer owes an answer for %llu ms, and is not given up",
 			 (sim_now() - owing) / NSEC_PER_MSEC);
-	*watch = (struct watch) {
-		.owing = owing,
-		.down = down,
-		.lives = path->counters.lives,
-		.up_since = path->up_since,
-		.timeouts = path->rel.stats.timeouts,
-	};
+	watch->owing = owing;
+	watch->down = down;
+	watch->lives = path->counters.lives;
+	watch->up_since = path->up_since;
+	watch->timeouts = path->rel.stats.timeouts;
 }
 
 void sim_check_all(void)
