@@ -204,12 +204,12 @@ part_lab()
 
 part_lab_long()
 {
-	export IBRELK_SOAK_S=${IBRELK_SOAK_S:-600}
+	local soak_s=${IBRELK_SOAK_S:-}
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	gtest "$build/tests/lab/test_lab"
 	IBRELK_LAB_KERNEL=6.12 gtest "$build/tests/lab/test_lab"
-	cluster 6.1 '*' || gtest_bad=$((gtest_bad + 1))
-	cluster 6.12 '*' || gtest_bad=$((gtest_bad + 1))
+	IBRELK_SOAK_S=${soak_s:-3600} cluster 6.1 '*' || gtest_bad=$((gtest_bad + 1))
+	IBRELK_SOAK_S=${soak_s:-600} cluster 6.12 '*' || gtest_bad=$((gtest_bad + 1))
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }

@@ -2,15 +2,19 @@
 //
 // Everything at once, for a long time (check-long only): several processes in random modes, with random
 // sizes, while the wire loses, repeats, reorders and damages packets, the link goes down and up, queue pairs
-// are killed, and now and then a process is. Every byte of every message is verified.
+// are killed, and now and then a process is. Every byte of every message is verified, and no node may need
+// more memory in the end than it did in the beginning.
 //
 // IBRELK_SOAK_S in the environment says for how many seconds (60), IBRELK_SEED with what random choices.
 #include "cluster.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <random>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -208,11 +212,53 @@ protected:
 			server_.clear();
 		}
 		EXPECT_EQ(lab().check(), "") << "a kernel complained";
+		for (int node = 1; node <= 2; node++)
+			memory_kib_[node - 1].push_back(memory_kib(node));
+	}
+
+	/* What the kernel and all processes have allocated. What it takes for pages of files is not of
+	 * interest. */
+	static long memory_kib(int node)
+	{
+		return std::stol(lab().run_ok(node,
+			"awk "
+			"'/^(SUnreclaim|VmallocUsed|Percpu|KernelStack|PageTables|AnonPages):/ "
+			"{ sum += $2 } END { print sum }' /proc/meminfo"));
+	}
+
+	/* Rounds differ, so quarters of the time are compared; the first round warms up. */
+	void expect_no_growth()
+	{
+		constexpr long slack_kib = 4096;
+
+		for (int node = 1; node <= 2; node++) {
+			std::vector<long> kib = memory_kib_[node - 1];
+			const std::size_t quarter = kib.size() / 4;
+
+			if (quarter < 3) {
+				fmt::print("node {}: too few rounds to tell whether memory grows\n", node);
+				continue;
+			}
+
+			const auto median = [](std::vector<long>::iterator first, std::size_t count) {
+				const auto middle = first + static_cast<std::ptrdiff_t>(count / 2);
+
+				std::nth_element(first, middle, first + static_cast<std::ptrdiff_t>(count));
+				return *middle;
+			};
+			const long before = median(kib.begin() + 1, quarter),
+				   after = median(kib.end() - static_cast<std::ptrdiff_t>(quarter), quarter);
+
+			fmt::print("node {}: {} rounds, {} KiB in the first quarter, {} in the last\n", node,
+				kib.size(), before, after);
+			EXPECT_LE(after, before + slack_kib) << "node " << node;
+		}
 	}
 
 	std::uint64_t seed_ = 0;
 	std::mt19937_64 random_;
 	std::vector<lab::Job> server_;
+	std::array<std::vector<long>, 2> memory_kib_;
 	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0;
 };
 
@@ -227,6 +273,7 @@ TEST_F(Soak, everything_at_once)
 		round();
 	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed\n",
 		runs_, kills_, reconnects.value(), killed_);
+	expect_no_growth();
 	for (auto &server : server_) {
 		server.kill(15);
 		server.wait(Duration(60));
