@@ -675,7 +675,8 @@ KTAP_TEST(uring__by_a_polling_thread)
 	expect(node.ring, 1, 0);
 }
 
-KTAP_TEST(uring__no_polled_completion)
+// A ring whose completions are polled for takes none of our commands, or (Linux 7.2) does them like any other ring.
+KTAP_TEST(uring__with_polled_completions)
 {
 	Node node;
 	Uring uring(16, IORING_SETUP_IOPOLL);
@@ -688,7 +689,10 @@ KTAP_TEST(uring__no_polled_completion)
 	while (::io_uring_peek_cqe(&uring.ring, &cqe) && Clock::now() < give_up)
 		std::this_thread::yield();
 	KTAP_REQUIRE(cqe);
-	KTAP_EQUAL(cqe->res, -EOPNOTSUPP);
+	if (cqe->res == 1)
+		expect(node.ring, 1, 0);
+	else
+		KTAP_EQUAL(cqe->res, -EOPNOTSUPP);
 	expect_silence(node.ring);
 }
 
