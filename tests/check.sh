@@ -156,6 +156,7 @@ part_kunit()
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
 	counted "the interface" "$root/tests/kunit/abi.sh"
+	counted adapter "$root/tests/kunit/adapter.sh"
 	sums
 }
 
@@ -168,12 +169,14 @@ part_kunit_long()
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
 	counted "the interface" "$root/tests/kunit/abi.sh"
+	counted adapter "$root/tests/kunit/adapter.sh"
 	counted runner "$root/tests/kunit/selftest/run.sh"
 	if kernel=$("$root/tests/uml/build.sh" 7.x); then
 		export IBRELK_UML=$kernel IBRELK_KUNIT_BUILD=$build/kunit-7.x
 		counted "suites on 7.x" "$root/tests/kunit/check.sh" --cpus 2 --time 3600
 		counted "failnth on 7.x" "$root/tests/kunit/failnth.sh"
 		counted "the interface on 7.x" "$root/tests/kunit/abi.sh" --cpus 2
+		counted "adapter on 7.x" "$root/tests/kunit/adapter.sh" --cpus 2
 		unset IBRELK_UML IBRELK_KUNIT_BUILD
 	else
 		echo "no debug kernel 7.x"

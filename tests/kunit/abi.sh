@@ -1,5 +1,5 @@
 #!/bin/sh
-# Attacks the user interface over soft-RoCE in the User Mode Linux debug kernel: runs tests/selftests/abi there, which
+# Attacks the user interface in the User Mode Linux debug kernel: runs tests/selftests/abi there, which
 # `make user` builds. Its report, in KTAP, counts as one test.
 #
 #   abi.sh [OPTION...]		options of tests/uml/run.sh
