@@ -5,8 +5,9 @@
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
 #   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
-#             by RDMA) or -unkept (no memory stays pinned), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
-#             perftest-rc-write, or tcp; all of them if none is given
+#             by RDMA), -unkept (no memory stays pinned), -eager or -rts (no message up to 32 KiB goes by rendezvous, or
+#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, or tcp; all of them if none
+#             is given
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -21,7 +22,8 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
-	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept perftest-rc-write \
+	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept \
+	uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts perftest-rc-write \
 	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 tcp
 
 loss=0 delay=0	# what the wire does now
@@ -102,7 +104,7 @@ perf()
 ours()
 {
 	test=$1 mode=$2 sizes=$3 count=$4 few=${7:-}
-	kind=${mode%-noagg} kind=${kind%-copied} kind=${kind%-unkept}
+	kind=$(echo "$mode" | cut -d- -f1,2)
 	if [ -n "$measuring" ]; then
 		if [ -n "$few" ]; then
 			per_message "$count" "$few" \
@@ -319,16 +321,22 @@ tcps()
 parameters()
 {
 	[ -n "$measuring" ] || return
-	share=Y write=131072 keep=64
+	share=Y write=131072 keep=64 eager=8192
 	case $1 in
 	*-noagg) share=N ;;
 	*-copied) write=0 ;;
 	*-unkept) keep=0 ;;
+	*-eager) eager=32768 ;;
+	*-rts) eager=0 ;;
 	esac
+	[ "$(cat /sys/module/ibrelk/parameters/eager_max)" -eq $eager ] || { rmmod ibrelk && load eager_max=$eager; }
 	echo $share >/sys/module/ibrelk/parameters/aggregate
 	echo $write >/sys/module/ibrelk/parameters/zero_copy_min
 	echo $keep >/sys/module/ibrelk/parameters/pin_cache_mib
 }
+
+# load PARAMETERS: the module.
+load() { insmod /files/ibrelk.ko allow_native=1 loopback=0 "$@" || echo "FAILED: insmod"; }
 
 # long MODE: of long messages.
 long()
@@ -350,6 +358,7 @@ bench()
 {
 	case $1 in
 	tcp) ;;
+	*-eager | *-rts) ours latency "$1" 2048,4096,8192,16384,32768 300 30 64 ;;
 	perftest-rc-write | *-copied) long "$1" ;;
 	*-unkept)
 		ours rate "$1" 8 4000 200 64 1000
@@ -412,6 +421,7 @@ sizes()
 {
 	case $1 in
 	tcp) ;;
+	*-eager | *-rts) ours latency "$1" 1024,2048,4096,6144,8192,12288,16384,24576,32768 500 30 64 ;;
 	perftest-*)
 		case $1 in
 		*-list16 | *-write) ;;
@@ -457,8 +467,7 @@ sizes()
 troubles()
 {
 	case $1 in
-	tcp) ;;
-	perftest-rc-write) ;;
+	tcp | perftest-rc-write | *-eager | *-rts) ;;
 	perftest-rc)
 		for bytes in 8 4096 65536; do theirs latency "$1" $bytes 200; done
 		theirs rate "$1" 8 2000
@@ -482,7 +491,7 @@ if [ -n "$measuring" ]; then
 	# kernel has gathered what it calls entropy, as every node has soon after it was started. It gathers some
 	# while somebody waits for it.
 	timeout 60 head -c 1 /dev/random >/dev/null
-	insmod /files/ibrelk.ko allow_native=1 loopback=0 || echo "FAILED: insmod"
+	load
 fi
 if [ -n "$full" ]; then
 	plain=sizes lossy=troubles

@@ -3,7 +3,8 @@
 BEGIN {
 	split("perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 " \
 		"rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable " \
-		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg perftest-rc-write uc-reliable-copied uc-reliable-unkept",
+		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg perftest-rc-write uc-reliable-copied uc-reliable-unkept " \
+		"uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts",
 		modes, " ")
 }
 
@@ -15,22 +16,23 @@ function measured(mode, name,    speed) {
 	return speed in value && value[speed] > 0
 }
 
-# One table: two lines of headings, and a column for each METRIC/SIZE.
-function table(above, below, columns, format,    i, j, n, names, cell) {
+# One table: two lines of headings, and a column for each METRIC/SIZE. Modes that were to have none of them are not in it.
+function table(above, below, columns, format,    i, j, n, names, cell, line, any) {
 	heading("", above)
 	heading("mode", below)
 	n = split(columns, names, ",")
 	for (i = 1; i in modes; i++) {
-		if (!(modes[i] in seen))
-			continue
-		printf "%-18s", modes[i]
+		line = sprintf("%-18s", modes[i])
+		any = 0
 		for (j = 1; j <= n; j++) {
 			cell = "-"
 			if (measured(modes[i], names[j]))
 				cell = sprintf(names[j] ~ /^acks/ ? "%.2f" : format, value[modes[i] "/" names[j]])
-			printf " %9s", cell
+			line = line sprintf(" %9s", cell)
+			any += (modes[i] "/" names[j]) in value
 		}
-		print ""
+		if (any)
+			print line
 	}
 	print ""
 }
@@ -55,6 +57,8 @@ END {
 	table("bandwidth,bandwidth,bandwidth,insns/msg,insns/msg", "64K MB/s,256K MB/s,1M MB/s,64 KiB,1 MiB",
 		"bandwidth_mbps/65536,bandwidth_mbps/262144,bandwidth_mbps/1048576,insns_per_msg/65536,insns_per_msg/1048576",
 		"%.2f")
+	table("latency,latency,latency,latency,latency", "2 KiB us,4 KiB us,8 KiB us,16 KiB us,32 KiB us",
+		"latency_us/2048,latency_us/4096,latency_us/8192,latency_us/16384,latency_us/32768", "%.2f")
 	compare("message rate, UC-native / perftest UC", "uc-native", "perftest-uc", "msg_rate_kps/8", 1)
 	compare("message rate, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "msg_rate_kps/8", 1)
 	compare("bandwidth 4 KiB, UC-native / perftest UC", "uc-native", "perftest-uc", "bandwidth_mbps/4096", 0.95)
