@@ -9,23 +9,16 @@
  * What Debian has for this measures no message below 14 bytes (sockperf), or tells no percentiles (qperf,
  *NetPIPE).
  */
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "perf/stats.hpp"
+#include "socket.hpp"
 
 namespace
 {
@@ -39,95 +32,11 @@ struct Request {
 	std::uint64_t count = 0;
 };
 
-class Socket
-{
-public:
-	explicit Socket(int fd) : fd_(fd)
-	{
-		if (fd_ < 0)
-			throw std::system_error(errno, std::generic_category(), "socket");
-	}
-	~Socket()
-	{
-		::close(fd_);
-	}
-	Socket(const Socket &) = delete;
-	Socket &operator=(const Socket &) = delete;
-
-	[[nodiscard]] int fd() const
-	{
-		return fd_;
-	}
-
-	void set(int level, int option)
-	{
-		const int on = 1;
-
-		check(::setsockopt(fd_, level, option, &on, sizeof(on)), "setsockopt");
-	}
-
-	void send(const void *data, std::size_t bytes)
-	{
-		const auto *next = static_cast<const char *>(data);
-
-		while (bytes) {
-			const auto sent = check(::send(fd_, next, bytes, MSG_NOSIGNAL), "send");
-
-			next += sent;
-			bytes -= static_cast<std::size_t>(sent);
-		}
-	}
-
-	void receive(void *data, std::size_t bytes)
-	{
-		auto *next = static_cast<char *>(data);
-
-		while (bytes) {
-			const auto got = check(::recv(fd_, next, bytes, MSG_WAITALL), "recv");
-
-			if (got == 0)
-				throw std::runtime_error("the peer has gone");
-			next += got;
-			bytes -= static_cast<std::size_t>(got);
-		}
-	}
-
-	static ssize_t check(ssize_t result, const char *call)
-	{
-		if (result < 0)
-			throw std::system_error(errno, std::generic_category(), call);
-		return result;
-	}
-
-private:
-	int fd_;
-};
-
-sockaddr_in address_of(const char *text)
-{
-	sockaddr_in address{};
-
-	address.sin_family = AF_INET;
-	address.sin_port = htons(port);
-	if (::inet_pton(AF_INET, text, &address.sin_addr) != 1)
-		throw std::runtime_error(std::string(text) + " is no address");
-	return address;
-}
-
 void serve(const char *where)
 {
-	const sockaddr_in address = address_of(where);
-	Socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-
-	listener.set(SOL_SOCKET, SO_REUSEADDR);
-	Socket::check(
-		::bind(listener.fd(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)), "bind");
-	Socket::check(::listen(listener.fd(), 1), "listen");
-
-	Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+	Socket socket = Socket::accept_one(where, port);
 	Request request;
 
-	socket.set(IPPROTO_TCP, TCP_NODELAY);
 	socket.receive(&request, sizeof(request));
 
 	std::vector<char> message(request.bytes);
@@ -152,16 +61,12 @@ void ping(const char *where, std::size_t bytes, std::uint64_t count, std::uint64
 {
 	using Clock = std::chrono::steady_clock;
 
-	const sockaddr_in address = address_of(where);
 	const Request request{bytes, warmup + count};
-	Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	Socket socket = Socket::connect_to(where, port);
 	std::vector<char> message(bytes);
 	perf::Samples samples;
 
 	samples.reserve(count);
-	Socket::check(::connect(socket.fd(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)),
-		"connect");
-	socket.set(IPPROTO_TCP, TCP_NODELAY);
 	socket.send(&request, sizeof(request));
 	for (std::uint64_t i = 0; i < request.count; i++) {
 		const auto start = Clock::now();
