@@ -401,7 +401,7 @@ int send(Endpoint &endpoint, const ibrelk_command &command)
 	completion.length = command.length;
 	if (found && (command.flags & IBRELK_CMD_NO_SUCCESS))
 		return 0;
-	if (state.behaviour.hold_sends)
+	if (state.behaviour.hold_sends || state.behaviour.lazy_sends)
 		endpoint.held.push_back(completion);
 	else
 		endpoint.send_ring->complete(completion);
@@ -528,6 +528,14 @@ int submit(int fd, std::uint64_t commands, std::uint32_t count, std::uint32_t fl
 	return accepted;
 }
 
+void release(Endpoint &endpoint, std::uint32_t &count)
+{
+	for (; count && !endpoint.held.empty(); count--) {
+		endpoint.send_ring->complete(endpoint.held.front());
+		endpoint.held.pop_front();
+	}
+}
+
 int ring_wait(std::unique_lock<std::mutex> &guard, int fd, const ibrelk_ring_wait *wait)
 {
 	auto found = state.rings.find(fd);
@@ -540,6 +548,13 @@ int ring_wait(std::unique_lock<std::mutex> &guard, int fd, const ibrelk_ring_wai
 
 	if (wait->count == 0 || wait->count > ring->entries || wait->flags)
 		return -EINVAL;
+
+	for (auto &[number, endpoint] : state.endpoints) {
+		std::uint32_t all = UINT32_MAX;
+
+		if (state.behaviour.lazy_sends && endpoint->send_ring == ring)
+			release(*endpoint, all);
+	}
 
 	const auto enough = [&] {
 		ring->refill();
@@ -619,12 +634,8 @@ void release_sends(std::uint32_t count)
 {
 	std::scoped_lock guard(lock);
 
-	for (auto &[fd, endpoint] : state.endpoints) {
-		for (; count && !endpoint->held.empty(); count--) {
-			endpoint->send_ring->complete(endpoint->held.front());
-			endpoint->held.pop_front();
-		}
-	}
+	for (auto &[fd, endpoint] : state.endpoints)
+		release(*endpoint, count);
 	changed.notify_all();
 }
 

@@ -17,6 +17,7 @@ struct Behaviour {
 	std::uint32_t modes = 0xfe;          // that can be used
 	std::uint32_t sends_max = 4096;      // outstanding sends, where the endpoint does not say
 	bool hold_sends = false;             // sends stay outstanding until release_sends()
+	bool lazy_sends = false;             // sends stay outstanding until their process waits
 	std::uint32_t accept_max = 1u << 20; // commands accepted of one batch
 	std::uint32_t lose_every = 0;        // native modes: every nth message with immediate is lost
 	std::uint32_t corrupt_every = 0;     // every nth message with immediate gets a wrong byte

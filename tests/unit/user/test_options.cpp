@@ -115,7 +115,7 @@ TEST(parse_options, what_is_wrong)
 		{"latency", "10.1.0.2", "--window", "0"}, {"latency", "10.1.0.2", "--batch", "65"},
 		{"latency", "10.1.0.2", "--job-key", "z"}, {"latency", "10.1.0.2", "-n", "0"},
 		{"latency", "10.1.0.2", "--what"}, {"latency", "10.1.0.2", "--self", "10.1.0.1"},
-		{"latency", "10.1.0.2", "--timeout", "0"}};
+		{"latency", "10.1.0.2", "--timeout", "0"}, {"overlap", "10.1.0.2", "--mixed"}};
 
 	for (const auto &words : wrong) {
 		int code = 0;
@@ -135,8 +135,22 @@ TEST(parse_options, help_and_version)
 	}
 }
 
+TEST(parse_options, overlap)
+{
+	auto options = parse({"overlap", "10.1.0.2"});
+
+	ASSERT_TRUE(options);
+	EXPECT_EQ(options->test, perf::Test::overlap);
+	EXPECT_EQ(options->sizes.front(), 64u << 10);
+	EXPECT_EQ(options->sizes.back(), 64u << 20);
+	EXPECT_EQ(options->sizes.size(), 11u);
+}
+
 TEST(defaults, iterations)
 {
+	EXPECT_EQ(default_iterations(perf::Test::overlap, 0), 100u);
+	EXPECT_EQ(default_iterations(perf::Test::overlap, 1u << 20), 64u);
+	EXPECT_EQ(default_iterations(perf::Test::overlap, 64u << 20), 10u);
 	EXPECT_EQ(default_iterations(perf::Test::latency, 8), 1000u);
 	EXPECT_EQ(default_iterations(perf::Test::latency, 64 << 10), 100u);
 	EXPECT_EQ(default_iterations(perf::Test::bandwidth, 1u << 30), 10u);

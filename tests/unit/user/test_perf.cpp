@@ -166,6 +166,90 @@ TEST_F(PerfTest, streams_submit_in_batches)
 	EXPECT_LE(fake::calls().submit_ioctl, 2 * 4020u / 16 + 300);
 }
 
+// Both sides, and the empty messages between them. The device completes a send at once, so that the first
+// look after the work must find it.
+TEST_F(PerfTest, overlap)
+{
+	options.test = perf::Test::overlap;
+	options.iterations = 20;
+	options.warmup = 2;
+	for (std::uint32_t mode : {IBRELK_MODE_UC_RELIABLE, IBRELK_MODE_UD_NATIVE}) {
+		options.modes = {mode};
+		for (std::uint64_t bytes : {0, 8, 8192, 8193, 100'000}) {
+			for (bool verify : {false, true}) {
+				options.verify = verify;
+
+				Row row = measure(bytes);
+				const std::uint64_t each = OverlapMeter::attempts(2, 20);
+
+				EXPECT_EQ(row.error, "");
+				EXPECT_EQ(row.send.trials, 20u);
+				EXPECT_EQ(row.receive.trials, 20u);
+				EXPECT_EQ(row.send.first_pct, 100);
+				EXPECT_GT(row.send.transfer_us, 0);
+				EXPECT_GT(row.receive.transfer_us, 0);
+				EXPECT_EQ(row.messages, 4 * each);
+				EXPECT_EQ(row.verified, verify ? 4 * each : 0u);
+				EXPECT_EQ(row.mismatched, 0u);
+				EXPECT_EQ(row.lost, 0u);
+				EXPECT_EQ(server_code, 0);
+			}
+		}
+	}
+}
+
+TEST_F(PerfTest, overlap_where_progress_needs_the_application)
+{
+	options.test = perf::Test::overlap;
+	options.iterations = 20;
+	fake::behaviour().lazy_sends = true;
+	for (std::uint64_t bytes : {8, 100'000}) {
+		Row row = measure(bytes);
+
+		EXPECT_EQ(row.error, "");
+		EXPECT_EQ(row.send.trials, 20u);
+		EXPECT_EQ(row.send.first_pct, 0);
+	}
+}
+
+TEST_F(PerfTest, overlap_with_little_room)
+{
+	options.test = perf::Test::overlap;
+	options.iterations = 10;
+	options.verify = true;
+	fake::behaviour().accept_max = 1;
+	options.ring_entries = 2;
+	EXPECT_EQ(measure(9000).error, "");
+	EXPECT_EQ(code, 0);
+}
+
+TEST_F(PerfTest, overlap_goes_on_after_a_loss)
+{
+	options.test = perf::Test::overlap;
+	options.modes = {IBRELK_MODE_UC_NATIVE};
+	options.verify = true;
+	options.iterations = 20;
+	options.warmup = 0;
+	fake::behaviour().lose_every = 45;
+
+	Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_GT(row.lost, 0u);
+	EXPECT_LE(row.send.trials, 20u);
+	EXPECT_EQ(row.verified, row.messages);
+	EXPECT_EQ(row.mismatched, 0u);
+}
+
+TEST_F(PerfTest, overlap_finds_wrong_bytes)
+{
+	options.test = perf::Test::overlap;
+	options.verify = true;
+	options.iterations = 50;
+	fake::behaviour().corrupt_every = 10;
+	EXPECT_GE(measure(1000).mismatched, 5u);
+}
+
 TEST_F(PerfTest, mixed_sizes)
 {
 	options.verify = options.mixed = true;
@@ -365,7 +449,7 @@ TEST_F(PerfTest, many_sizes_and_modes_on_one_server)
 		Client client(options, mode, stop);
 
 		for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth,
-			     perf::Test::rate}) {
+			     perf::Test::rate, perf::Test::overlap}) {
 			options.test = test;
 			for (std::uint64_t bytes : {0, 9000})
 				EXPECT_EQ(client.measure(bytes).mismatched, 0u);

@@ -29,6 +29,18 @@ Row latency_row()
 	return row;
 }
 
+Row overlap_row()
+{
+	Row row;
+
+	row.mode = IBRELK_MODE_UC_RELIABLE;
+	row.bytes = 65536;
+	row.iterations = 40;
+	row.send = {40, 100, 200, 210, 90, 100, 8, 4, std::nullopt};
+	row.receive = {40, 110, 220, 253, 70, 97.5, 30, 12, 5000};
+	return row;
+}
+
 std::string contents(const std::string &path)
 {
 	std::ifstream file(path);
@@ -95,6 +107,44 @@ TEST(report, csv_of_streams_tells_acks_of_messages_and_of_frames)
 		"uc-reliable,bibandwidth_acks_per_frame,65536,0,0,0.025,1\n");
 }
 
+TEST(report, overlap)
+{
+	Options options;
+
+	options.test = perf::Test::overlap;
+	EXPECT_EQ(csv_lines(options, overlap_row()),
+		"uc-reliable,overlap_send_transfer_us,65536,0,0,100,us\n"
+		"uc-reliable,overlap_send_compute_us,65536,0,0,200,us\n"
+		"uc-reliable,overlap_send_total_us,65536,0,0,210,us\n"
+		"uc-reliable,overlap_send_pct,65536,0,0,90,%\n"
+		"uc-reliable,overlap_send_first_pct,65536,0,0,100,%\n"
+		"uc-reliable,overlap_send_stolen_us,65536,0,0,8,us\n"
+		"uc-reliable,overlap_recv_transfer_us,65536,0,0,110,us\n"
+		"uc-reliable,overlap_recv_compute_us,65536,0,0,220,us\n"
+		"uc-reliable,overlap_recv_total_us,65536,0,0,253,us\n"
+		"uc-reliable,overlap_recv_pct,65536,0,0,70,%\n"
+		"uc-reliable,overlap_recv_first_pct,65536,0,0,97.5,%\n"
+		"uc-reliable,overlap_recv_stolen_us,65536,0,0,30,us\n");
+
+	const std::string heading = table_heading(options, {IBRELK_MODE_UC_RELIABLE, "a", "b", "ioctl"});
+	const std::string names = heading.substr(heading.find('\n') + 1);
+	const std::string rows = table_row(options, overlap_row());
+
+	EXPECT_EQ(rows.size(), 2 * names.size()) << names << rows;
+	EXPECT_EQ(rows[names.size() - 1], '\n');
+
+	options.json = true;
+
+	Reporter reporter(options);
+
+	reporter.begin({IBRELK_MODE_UC_RELIABLE, "10.1.0.1:1", "10.1.0.2:2", "ioctl"});
+	reporter.add(overlap_row());
+	for (const char *part : {"\"test\":\"overlap\"", "\"send\":{\"trials\":40", "\"overlap_pct\":70",
+		     "\"first_pct\":97.5", "\"kernel_insns\":5000"})
+		EXPECT_NE(reporter.json().find(part), std::string::npos) << part << reporter.json();
+	EXPECT_EQ(reporter.json().find("mb_per_s"), std::string::npos);
+}
+
 // Latency and rate of one size, and bandwidth in one and both directions, may stand in one file.
 TEST(report, csv_names_tell_tests_apart)
 {
@@ -102,7 +152,8 @@ TEST(report, csv_names_tell_tests_apart)
 	Row row = latency_row();
 
 	row.mode = IBRELK_MODE_UC_NATIVE;
-	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth}) {
+	for (perf::Test test :
+		{perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth, perf::Test::overlap}) {
 		Options options;
 		std::string line;
 
@@ -113,7 +164,7 @@ TEST(report, csv_names_tell_tests_apart)
 		while (std::getline(lines, line))
 			tests[line.substr(0, line.find(",8,"))].insert(test);
 	}
-	EXPECT_EQ(tests.size(), 6u + 4u + 4u);
+	EXPECT_EQ(tests.size(), 6u + 4u + 4u + 13u);
 	for (const auto &[name, from] : tests)
 		EXPECT_EQ(from.size(), 1u) << name;
 }
@@ -121,8 +172,8 @@ TEST(report, csv_names_tell_tests_apart)
 // What failed has the rows that it would have had, with value 0.
 TEST(report, csv_of_a_failure)
 {
-	for (perf::Test test :
-		{perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth, perf::Test::rate}) {
+	for (perf::Test test : {perf::Test::latency, perf::Test::bandwidth, perf::Test::bibandwidth,
+		     perf::Test::rate, perf::Test::overlap}) {
 		for (std::uint32_t mode : {IBRELK_MODE_UC_NATIVE, IBRELK_MODE_UC_RELIABLE}) {
 			Options options;
 			Row row = latency_row();
@@ -131,6 +182,7 @@ TEST(report, csv_of_a_failure)
 			row.mode = mode;
 			row.mb_per_s = row.messages_per_s = row.acks_per_message = row.acks_per_frame = 7;
 			row.lost = 7;
+			row.send = row.receive = {7, 7, 7, 7, 7, 7, 7, 7, std::nullopt};
 
 			std::istringstream good(csv_lines(options, row));
 

@@ -83,7 +83,14 @@ Plan Client::plan(std::uint64_t bytes, std::uint64_t count) const
 	plan.seed = mix(options_.seed + run_);
 	plan.timeout_ns = timeout_ns_;
 	plan.wait = options_.wait;
-	if (options_.test == Test::latency) {
+	if (options_.test == Test::overlap) {
+		plan.window = transfer_window;
+		plan.slots = transfer_slots_send;
+		plan.batch = transfer_window + transfer_slots_send;
+		// A short send that is complete once it is copied would say nothing.
+		if (!plan.level && !is_native(link_.endpoint.mode()))
+			plan.level = IBRELK_LEVEL_DELIVERED;
+	} else if (options_.test == Test::latency) {
 		plan.window = limit(latency_window);
 		plan.slots = limit(latency_slots);
 		plan.batch = latency_window + latency_slots;
@@ -218,6 +225,13 @@ Row Client::measure(std::uint64_t bytes)
 		measure_latency(row, warmup);
 		return row;
 	}
+	if (options_.test == Test::overlap) {
+		const ibrelk_counters before = side_.counters(row.mode);
+
+		measure_overlap(row, before, warmup, false);
+		measure_overlap(row, before, warmup, true);
+		return row;
+	}
 	if (warmup) {
 		Row ignored = row;
 
@@ -265,6 +279,45 @@ void Client::measure_latency(Row &row, std::uint64_t warmup)
 	row.messages = own.received + result.report.received;
 	row.verified = own.verified + result.report.verified;
 	row.mismatched = own.mismatched + result.report.mismatched;
+}
+
+void Client::measure_overlap(Row &row, const ibrelk_counters &before, std::uint64_t warmup, bool receive)
+{
+	run_++;
+
+	Plan what = plan(row.bytes, OverlapMeter::attempts(warmup, row.iterations));
+
+	if (receive) {
+		what.flags |= plan_receive;
+		what.slots = transfer_slots_receive;
+	}
+
+	Transfer transfer(side_, link_, peer_, what, run_);
+	OverlapMeter meter(transfer, warmup, row.iterations);
+
+	prepare(what);
+	for (std::uint64_t i = 0; i < what.count; i++) {
+		if (!meter.attempt())
+			check(transfer, "overlap");
+	}
+
+	Control result = request(ControlType::finish, ControlType::result, what,
+		transfer.native() ? 0 : reliable_patience_ns, timeout_ns_, "does not tell the result");
+
+	if (result.report.status)
+		throw tool::Failure(IBRELK_CALL_COMPLETION, result.report.status, "the server failed");
+	// Of both sides together: the client's own have been counted since before the first.
+	result.report.counters = add(result.report.counters, row.server);
+	take_counters(row, before, result.report, 2);
+	transfer.finish();
+	(receive ? row.receive : row.send) = meter.summary();
+	row.lost += transfer.lost();
+
+	const Report own = transfer.report();
+
+	row.messages += own.received + result.report.received;
+	row.verified += own.verified + result.report.verified;
+	row.mismatched += own.mismatched + result.report.mismatched;
 }
 
 void Client::measure_stream(Row &row, std::uint64_t count, bool timed)

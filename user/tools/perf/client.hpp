@@ -8,6 +8,7 @@
 #include "report.hpp"
 #include "side.hpp"
 #include "stream.hpp"
+#include "transfer.hpp"
 
 namespace perf
 {
@@ -27,6 +28,7 @@ private:
 	/// Iterations, and with them all that the server has to know.
 	[[nodiscard]] Plan plan(std::uint64_t bytes, std::uint64_t count) const;
 	void measure_latency(Row &row, std::uint64_t warmup);
+	void measure_overlap(Row &row, const ibrelk_counters &before, std::uint64_t warmup, bool receive);
 	void measure_stream(Row &row, std::uint64_t count, bool timed);
 
 	/// Sends a request, at once or after @p first_ns, and again until it is answered.

@@ -24,7 +24,7 @@ constexpr std::uint64_t large_message = 8192;
 
 const std::map<std::string, Test> test_names = {{"latency", Test::latency}, {"lat", Test::latency},
 	{"bandwidth", Test::bandwidth}, {"bw", Test::bandwidth}, {"bibandwidth", Test::bibandwidth},
-	{"bibw", Test::bibandwidth}, {"rate", Test::rate}};
+	{"bibw", Test::bibandwidth}, {"rate", Test::rate}, {"overlap", Test::overlap}};
 
 const std::map<std::string, std::uint32_t> door_names = {{"auto", IBRELK_DOOR_AUTO},
 	{"ioctl", IBRELK_DOOR_IOCTL}, {"uring", IBRELK_DOOR_URING},
@@ -80,7 +80,8 @@ void understand_role(const Texts &texts, Options &options)
 		throw CLI::ValidationError("role",
 			"give one of: PEER (client), --server, --self A B (both ends in this process)");
 	if (!texts.server && texts.test.empty())
-		throw CLI::ValidationError("TEST", "give a test: latency, bandwidth, bibandwidth or rate");
+		throw CLI::ValidationError(
+			"TEST", "give a test: latency, bandwidth, bibandwidth, rate or overlap");
 	if (texts.server && !texts.test.empty())
 		throw CLI::ValidationError("TEST", "a server takes the test from its clients");
 	options.role = texts.server ? Role::server : self ? Role::self : Role::client;
@@ -111,6 +112,7 @@ void understand_sizes(const Texts &texts, Options &options)
 {
 	const std::string fallback = options.test == Test::rate ? "8"
 		: options.test == Test::latency                 ? "1:64k"
+		: options.test == Test::overlap                 ? "64k:64M"
 								: "64:1M";
 	const std::string &text = !texts.size.empty() ? texts.size
 		: !texts.sizes.empty()                ? texts.sizes
@@ -157,7 +159,8 @@ void understand_job_key(const Texts &texts, Options &options)
 
 void declare(CLI::App &app, Texts &texts, Options &options)
 {
-	app.add_option("TEST", texts.test, "latency, bandwidth, bibandwidth or rate (or lat, bw, bibw)")
+	app.add_option(
+		   "TEST", texts.test, "latency, bandwidth, bibandwidth, rate or overlap (or lat, bw, bibw)")
 		->check(CLI::IsMember(test_names));
 	app.add_option("PEER", texts.peer, "address of the server: 10.1.0.2 or 10.1.0.2:7471");
 	app.add_flag("-s,--server", texts.server, "serve clients until interrupted");
@@ -292,6 +295,10 @@ std::optional<std::vector<std::uint32_t>> parse_modes(const std::string &text)
 
 std::uint64_t default_iterations(Test test, std::uint64_t bytes)
 {
+	// Trials of a percentage; each takes three times as long as its transfer.
+	if (test == Test::overlap)
+		return std::clamp<std::uint64_t>((64u << 20) / std::max<std::uint64_t>(bytes, 1), 10, 100);
+
 	const std::uint64_t small = test == Test::rate ? 100'000 : test == Test::latency ? 1000 : 10'000;
 
 	// Some hundred megabytes are enough for anybody.
@@ -321,6 +328,8 @@ std::optional<Options> parse_options(int argc, const char *const *argv, int &cod
 		understand_modes(texts, app.count("--mode") > 0, options);
 		understand_sizes(texts, options);
 		understand_wait(texts, options);
+		if (options.mixed && options.test == Test::overlap)
+			throw CLI::ValidationError("--mixed", "overlap is of messages of one size");
 		understand_job_key(texts, options);
 	} catch (const CLI::ParseError &error) {
 		code = app.exit(error) == 0 ? tool::exit_ok : tool::exit_usage;

@@ -14,7 +14,7 @@
 namespace perf
 {
 
-enum class Test : std::uint32_t { latency = 1, bandwidth = 2, bibandwidth = 3, rate = 4 };
+enum class Test : std::uint32_t { latency = 1, bandwidth = 2, bibandwidth = 3, rate = 4, overlap = 5 };
 
 enum class WaitKind : std::uint32_t {
 	hybrid = 0,    // watch the ring a little, then sleep
@@ -29,9 +29,10 @@ struct Wait {
 	std::uint64_t time_ns = 20'000; // hybrid: watching; busy_poll: polling
 };
 
-constexpr std::uint32_t plan_verify = 1u << 0; // compare every byte
-constexpr std::uint32_t plan_mixed = 1u << 1;  // sizes from 0 to .bytes instead of .bytes
-constexpr std::uint32_t plan_native = 1u << 2; // messages may be lost: count, do not fail
+constexpr std::uint32_t plan_verify = 1u << 0;  // compare every byte
+constexpr std::uint32_t plan_mixed = 1u << 1;   // sizes from 0 to .bytes instead of .bytes
+constexpr std::uint32_t plan_native = 1u << 2;  // messages may be lost: count, do not fail
+constexpr std::uint32_t plan_receive = 1u << 3; // overlap: of the client's receives, else of its sends
 
 /// One run, as the client wants it.
 struct Plan {
@@ -47,6 +48,22 @@ struct Plan {
 	std::uint64_t timeout_ns = 0; // without progress, until the run has failed
 	Wait wait;
 };
+
+/// Length of the messages of one direction, or their most. Those that only ask or answer are empty.
+constexpr std::uint64_t plan_bytes(const Plan &plan, bool from_client) noexcept
+{
+	const bool client_sends = !(plan.flags & plan_receive);
+
+	return plan.test != Test::overlap || from_client == client_sends ? plan.bytes : 0;
+}
+
+/// Level of the sends of one direction: what only asks or answers need not be waited for.
+constexpr std::uint32_t plan_level(const Plan &plan, bool from_client) noexcept
+{
+	const bool asks = plan.test == Test::overlap && plan_bytes(plan, from_client) == 0;
+
+	return asks ? std::uint32_t{IBRELK_LEVEL_DEFAULT} : plan.level;
+}
 
 /// What a side saw of a run.
 struct Report {

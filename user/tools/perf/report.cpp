@@ -35,6 +35,31 @@ void json_counters(tool::Json &json, const char *name, const ibrelk_counters &co
 	json.end_object();
 }
 
+void json_overlap(tool::Json &json, const char *side, const OverlapSummary &s)
+{
+	json.begin_object(side).member("trials", s.trials).member("transfer_us", s.transfer_us);
+	json.member("compute_us", s.compute_us).member("total_us", s.total_us);
+	json.member("overlap_pct", s.overlap_pct).member("first_pct", s.first_pct);
+	json.member("stolen_us", s.stolen_us).member("stolen_pct", s.stolen_pct);
+	if (s.kernel_insns)
+		json.member("kernel_insns", *s.kernel_insns);
+	json.end_object();
+}
+
+// What is the same for all lines of a row.
+std::string row_end(const Options &options, const Row &row)
+{
+	std::string text;
+
+	if (native(row.mode))
+		text += fmt::format("{:>8}", row.lost);
+	if (options.verify)
+		text += fmt::format("{:>11}", row.verified);
+	if (row.mismatched)
+		text += fmt::format("  WRONG: {}", row.mismatched);
+	return text + "\n";
+}
+
 void json_row(tool::Json &json, const Options &options, const Row &row)
 {
 	json.begin_object();
@@ -46,10 +71,15 @@ void json_row(tool::Json &json, const Options &options, const Row &row)
 		json.begin_object("latency_us").member("min", l.min_us).member("avg", l.avg_us);
 		json.member("p50", l.p50_us).member("p99", l.p99_us).member("p99_9", l.p999_us);
 		json.member("max", l.max_us).end_object();
+	} else if (options.test == Test::overlap) {
+		json_overlap(json, "send", row.send);
+		json_overlap(json, "receive", row.receive);
 	} else {
 		json.member("mb_per_s", row.mb_per_s).member("messages_per_s", row.messages_per_s);
 	}
-	json.member("acks_per_message", row.acks_per_message).member("acks_per_frame", row.acks_per_frame);
+	if (options.test != Test::overlap)
+		json.member("acks_per_message", row.acks_per_message)
+			.member("acks_per_frame", row.acks_per_frame);
 	if (options.counters) {
 		json.begin_object("counters");
 		json_counters(json, "client", row.client);
@@ -77,7 +107,8 @@ std::string display_mode(std::uint32_t mode)
 
 const char *test_name(Test test)
 {
-	static constexpr const char *names[] = {"?", "latency", "bandwidth", "bibandwidth", "rate"};
+	static constexpr const char *names[] = {
+		"?", "latency", "bandwidth", "bibandwidth", "rate", "overlap"};
 
 	return names[static_cast<unsigned>(test)];
 }
@@ -93,6 +124,9 @@ std::string table_heading(const Options &options, const Heading &heading)
 		text += fmt::format("{:<12}{:>10}{:>11}{:>10}{:>10}{:>10}{:>10}{:>11}{:>11}", "# mode",
 			"bytes", "iterations", "min[us]", "avg[us]", "p50[us]", "p99[us]", "p99.9[us]",
 			"max[us]");
+	} else if (options.test == Test::overlap) {
+		text += fmt::format(
+			"{:<12}{:>10}{:>11}{}", "# mode", "bytes", "iterations", overlap_heading());
 	} else {
 		text += fmt::format(
 			"{:<12}{:>10}{:>11}{:>12}{:>14}", "# mode", "bytes", "iterations", "MB/s", "msg/s");
@@ -111,6 +145,12 @@ std::string table_row(const Options &options, const Row &row)
 
 	if (!row.error.empty())
 		return text + "  failed: " + row.error + "\n";
+	if (options.test == Test::overlap) {
+		const std::string end = row_end(options, row);
+
+		return text + overlap_text("send", row.send) + end + text +
+			overlap_text("recv", row.receive) + end;
+	}
 	if (options.test == Test::latency) {
 		const LatencySummary &l = row.latency;
 
@@ -119,13 +159,7 @@ std::string table_row(const Options &options, const Row &row)
 	} else {
 		text += fmt::format("{:>12.2f}{:>14.0f}", row.mb_per_s, row.messages_per_s);
 	}
-	if (native(row.mode))
-		text += fmt::format("{:>8}", row.lost);
-	if (options.verify)
-		text += fmt::format("{:>11}", row.verified);
-	if (row.mismatched)
-		text += fmt::format("  WRONG: {}", row.mismatched);
-	return text + "\n";
+	return text + row_end(options, row);
 }
 
 std::string counters_text(const char *side, const ibrelk_counters &counters)
@@ -171,10 +205,19 @@ std::string csv_lines(const Options &options, const Row &row)
 		add("msg_rate_kps", row.messages_per_s / 1000, "k/s");
 		add("acks_per_msg", row.acks_per_message, "1");
 		break;
+	case Test::overlap:
+		for (const auto &[side, summary] :
+			{std::pair("send", row.send), std::pair("recv", row.receive)})
+			for_each_overlap_metric(side, summary,
+				[&](const std::string &metric, double value, const char *unit) {
+					add(metric.c_str(), value, unit);
+				});
+		break;
 	}
 	if (native(row.mode)) {
 		const char *metric = options.test == Test::latency ? "latency_lost_msgs"
 			: options.test == Test::bibandwidth        ? "bibandwidth_lost_msgs"
+			: options.test == Test::overlap            ? "overlap_lost_msgs"
 								   : "lost_msgs";
 
 		add(metric, static_cast<double>(row.lost), "1");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "options.hpp"
+#include "overlap.hpp"
 #include "plan.hpp"
 #include "stats.hpp"
 
@@ -25,7 +26,9 @@ struct Row {
 	std::uint64_t verified = 0;
 	std::uint64_t mismatched = 0;
 	LatencySummary latency; // one way
-	double mb_per_s = 0;    // 10^6 bytes per second
+	OverlapSummary send;    // of the client
+	OverlapSummary receive;
+	double mb_per_s = 0; // 10^6 bytes per second
 	double messages_per_s = 0;
 	double acks_per_message = 0; // explicit and credit ACKs of both sides
 	double acks_per_frame = 0;   // the same for each frame sent: of long messages, a packet

@@ -41,11 +41,13 @@ Run::Run(Side &side, Link &link, ibrelk::Peer peer, const Plan &plan, std::uint3
 	side_(side), plan_(plan), batch_(plan.batch), tx_free_(all_slots(part.sends ? plan.window : 0)),
 	rx_free_(all_slots(part.receives ? plan.slots : 0)), link_(link), peer_(peer), tag_(tag_data + run),
 	epoch_(side.next_epoch()), tx_seed_(plan.seed ^ (part.client ? seed_to_server : seed_to_client)),
-	rx_seed_(plan.seed ^ (part.client ? seed_to_client : seed_to_server)), progress_ns_(now_ns()),
+	rx_seed_(plan.seed ^ (part.client ? seed_to_client : seed_to_server)),
+	tx_bytes_(plan_bytes(plan, part.client)), rx_bytes_(plan_bytes(plan, !part.client)),
+	tx_level_(plan_level(plan, part.client)), progress_ns_(now_ns()),
 	tx_total_(part.sends ? plan.count : 0),
-	tx_buffers_(part.sends ? plan.window : 0, plan.bytes, !(plan.flags & plan_verify)),
+	tx_buffers_(part.sends ? plan.window : 0, tx_bytes_, !(plan.flags & plan_verify)),
 	rx_total_(part.receives ? plan.count : 0),
-	rx_buffers_(part.receives ? plan.slots : 0, plan.bytes, !(plan.flags & plan_verify)),
+	rx_buffers_(part.receives ? plan.slots : 0, rx_bytes_, !(plan.flags & plan_verify)),
 	rx_order_(plan.slots, not_posted), seen_(rx_total_)
 {
 	// Everything that can be posted is posted before the other side is told to begin.
@@ -55,9 +57,9 @@ Run::Run(Side &side, Link &link, ibrelk::Peer peer, const Plan &plan, std::uint3
 	}
 }
 
-std::uint64_t Run::size_of(std::uint64_t seed, std::uint64_t number) const noexcept
+std::uint64_t Run::size_of(std::uint64_t bytes, std::uint64_t seed, std::uint64_t number) const noexcept
 {
-	return plan_.flags & plan_mixed ? mixed_size(plan_.bytes, seed, number) : plan_.bytes;
+	return plan_.flags & plan_mixed ? mixed_size(bytes, seed, number) : bytes;
 }
 
 std::uint64_t Run::slice_ns() const noexcept
@@ -87,7 +89,7 @@ bool Run::may_send(bool quiet) const noexcept
 void Run::push_send(std::uint64_t number, bool quiet) noexcept
 {
 	const std::uint32_t slot = tx_free_.back();
-	const auto message = tx_buffers_.slot(slot).first(size_of(tx_seed_, number));
+	const auto message = tx_buffers_.slot(slot).first(size_of(tx_bytes_, tx_seed_, number));
 	const Cookie cookie{Cookie::Kind::data_send, link_.index, epoch_, slot};
 
 	if (verifies())
@@ -95,7 +97,7 @@ void Run::push_send(std::uint64_t number, bool quiet) noexcept
 
 	auto command = ibrelk_command_send(peer_, message.data(), message.size(), tag_, cookie.pack());
 
-	command.level = static_cast<std::uint8_t>(plan_.level);
+	command.level = static_cast<std::uint8_t>(tx_level_);
 	command.flags = IBRELK_CMD_IMMEDIATE | (quiet ? IBRELK_CMD_NO_SUCCESS : 0);
 	command.immediate = number;
 	batch_.push(command);
@@ -132,6 +134,14 @@ bool Run::wait(std::uint32_t count, std::uint64_t timeout_ns)
 	if (any)
 		progress_ns_ = now_ns();
 	return any;
+}
+
+void Run::look()
+{
+	side_.poll(this);
+	// Whatever time has passed since the last one, nobody has waited.
+	idle_ = false;
+	progress_ns_ = now_ns();
 }
 
 void Run::on_data(const Cookie &cookie, const ibrelk::Completion &completion) noexcept
@@ -172,9 +182,9 @@ void Run::handle_receive(std::uint32_t slot, const ibrelk::Completion &completio
 				"(wanted {:#x}), "
 				"flags {:#x}, {} bytes (wanted {}), right up to byte {}\n",
 				number, again ? " again" : "", rx_order_[slot], completion.tag, tag_,
-				completion.flags, completion.length, size_of(rx_seed_, number),
+				completion.flags, completion.length, size_of(rx_bytes_, rx_seed_, number),
 				pattern_check(rx_buffers_.slot(slot).first(
-						      std::min<std::size_t>(completion.length, plan_.bytes)),
+						      std::min<std::size_t>(completion.length, rx_bytes_)),
 					rx_seed_, number));
 
 		report_.received++;
@@ -189,7 +199,7 @@ void Run::handle_receive(std::uint32_t slot, const ibrelk::Completion &completio
 		fail(-completion.status);
 	}
 	if (verifies())
-		rx_buffers_.reset(slot, plan_.bytes);
+		rx_buffers_.reset(slot, rx_bytes_);
 	rx_order_[slot] = not_posted;
 	rx_outstanding_--;
 	rx_free_.push_back(slot);
@@ -205,7 +215,7 @@ bool Run::right(std::uint32_t slot, const ibrelk::Completion &completion) noexce
 	if (seen_[number] || (native() ? number < order : number != order))
 		return false;
 	seen_[number] = true;
-	if (completion.length != size_of(rx_seed_, number))
+	if (completion.length != size_of(rx_bytes_, rx_seed_, number))
 		return false;
 	if (!verifies())
 		return true;

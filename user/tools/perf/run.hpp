@@ -36,9 +36,15 @@ public:
 
 	/// Waits for completions, at most for @p timeout_ns, and takes them. Returns whether there were any.
 	bool wait(std::uint32_t count, std::uint64_t timeout_ns);
+	/// Takes the completions that are there, in one look.
+	void look();
 	/// Takes back receives that nothing came for, and waits a little for what is still under way.
 	void finish();
 
+	[[nodiscard]] std::uint64_t tx_done() const noexcept
+	{
+		return tx_done_;
+	}
 	[[nodiscard]] bool all_sent() const noexcept
 	{
 		return tx_done_ == tx_total_;
@@ -120,7 +126,8 @@ private:
 	void handle_send(const Cookie &cookie, const ibrelk::Completion &completion) noexcept;
 	void handle_receive(std::uint32_t slot, const ibrelk::Completion &completion) noexcept;
 	[[nodiscard]] bool right(std::uint32_t slot, const ibrelk::Completion &completion) noexcept;
-	[[nodiscard]] std::uint64_t size_of(std::uint64_t seed, std::uint64_t number) const noexcept;
+	[[nodiscard]] std::uint64_t size_of(
+		std::uint64_t bytes, std::uint64_t seed, std::uint64_t number) const noexcept;
 	[[nodiscard]] bool verifies() const noexcept
 	{
 		return plan_.flags & plan_verify;
@@ -136,6 +143,9 @@ private:
 	const std::uint16_t epoch_;
 	const std::uint64_t tx_seed_;
 	const std::uint64_t rx_seed_;
+	const std::uint64_t tx_bytes_;
+	const std::uint64_t rx_bytes_;
+	const std::uint32_t tx_level_;
 	int error_ = 0;
 	bool finishing_ = false;
 	bool idle_ = false; // the last wait brought nothing

@@ -132,7 +132,7 @@ bool Server::acceptable(const Plan &plan) const
 	const auto test = static_cast<std::uint32_t>(plan.test);
 
 	return test >= static_cast<std::uint32_t>(Test::latency) &&
-		test <= static_cast<std::uint32_t>(Test::rate) && plan.window >= 1 &&
+		test <= static_cast<std::uint32_t>(Test::overlap) && plan.window >= 1 &&
 		plan.window <= 1u << 16 && plan.slots >= 1 && plan.slots <= 1u << 17 && plan.batch >= 1 &&
 		plan.bytes <= side_.query().message_max && plan.count >= 1 && plan.count <= 1u << 30 &&
 		plan.timeout_ns >= 1 && plan.timeout_ns <= UINT64_MAX / 2;
@@ -156,8 +156,9 @@ void Server::begin(const ControlEvent &event)
 
 		active->origin = event;
 		active->counters_before = side_.counters(event.link->endpoint.mode());
-		if (plan.test == Test::latency) {
-			const bool quiet = plan.bytes <= side_.query().eager_max && !plan.level;
+		if (plan.test == Test::latency || plan.test == Test::overlap) {
+			const bool quiet = plan_bytes(plan, false) <= side_.query().eager_max &&
+				!plan_level(plan, false);
 
 			active->echo = std::make_unique<Echo>(
 				side_, *event.link, event.peer, plan, event.message.run, quiet);
@@ -247,7 +248,8 @@ void Server::note(const ControlEvent &event, const Report &report) const
 	if (options_.quiet)
 		return;
 
-	static constexpr const char *tests[] = {"?", "latency", "bandwidth", "bibandwidth", "rate"};
+	static constexpr const char *tests[] = {
+		"?", "latency", "bandwidth", "bibandwidth", "rate", "overlap"};
 	const Plan &plan = event.message.plan;
 	auto source = event.link->endpoint.peer_query(event.peer);
 	std::string text = fmt::format("{} {} from {}: {} of {} messages of {} bytes",

@@ -57,6 +57,11 @@ ibrelk_counters subtract(const ibrelk_counters &a, const ibrelk_counters &b) noe
 	return std::bit_cast<ibrelk_counters>(left);
 }
 
+ibrelk_counters add(const ibrelk_counters &a, const ibrelk_counters &b) noexcept
+{
+	return subtract(a, subtract({}, b));
+}
+
 Link::Link(ibrelk::Endpoint endpoint_, std::uint8_t index_, std::uint64_t recv_tag) :
 	endpoint(std::move(endpoint_)), index(index_), recv_tag_(recv_tag)
 {
@@ -136,6 +141,11 @@ std::uint32_t Side::pump(std::uint32_t count, std::uint64_t timeout_ns, DataHand
 	}
 	if (auto there = ring_.wait(wait); !there && there.error() != EINTR)
 		throw tool::Failure(IBRELK_CALL_WAIT, there.error(), "cannot wait for completions");
+	return poll(data);
+}
+
+std::uint32_t Side::poll(DataHandler *data)
+{
 	dispatched_data_ = 0;
 	ring_.drain([&](const ibrelk::Completion &completion) { dispatch(completion, data); });
 	return dispatched_data_;

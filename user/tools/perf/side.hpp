@@ -124,6 +124,9 @@ public:
 	/// Returns how many of them were data.
 	std::uint32_t pump(std::uint32_t count, std::uint64_t timeout_ns, DataHandler *data);
 
+	/// The same with what is there: one look, without a system call.
+	std::uint32_t poll(DataHandler *data);
+
 	/// The oldest control message that nobody has taken yet.
 	std::optional<ControlEvent> take_control();
 
@@ -156,5 +159,8 @@ private:
 
 /// counters a - b, member by member.
 ibrelk_counters subtract(const ibrelk_counters &a, const ibrelk_counters &b) noexcept;
+
+/// counters a + b, member by member.
+ibrelk_counters add(const ibrelk_counters &a, const ibrelk_counters &b) noexcept;
 
 } // namespace perf
