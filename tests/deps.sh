@@ -8,7 +8,7 @@ packages="build-essential ca-certificates cmake ninja-build pkg-config clang cla
 	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils zstd dash
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
-	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest iperf3 ethtool gnuplot-nox
+	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest libfabric-dev iperf3 ethtool gnuplot-nox
 	spin $*"
 
 missing=

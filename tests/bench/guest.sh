@@ -1,13 +1,13 @@
 #!/bin/sh
-# The benchmark itself, run in the guest of `ibrelk-lab bench`: the modes of ibrelk, and as yardsticks perftest over the
-# same two devices and TCP over the same veth pair, all in one boot. Prints its results as they come, as lines "row: " and a row of the CSV
+# The benchmark itself, run in the guest of `ibrelk-lab bench`: the modes of ibrelk, and as yardsticks perftest and
+# libfabric over the same two devices and TCP over the same veth pair, all in one boot. Prints its results as they come, as lines "row: " and a row of the CSV
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
 #   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
 #             by RDMA), -unkept (no memory stays pinned), -eager or -rts (no message up to 32 KiB goes by rendezvous, or
-#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, or tcp; all of them if none
-#             is given
+#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, tcp, or of libfabric ofi-rxd
+#             (over UD) and ofi-tcp; all of them if none is given
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -24,8 +24,9 @@ done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
 	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept \
 	uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts perftest-rc-write \
-	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 tcp
+	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 ofi-rxd tcp ofi-tcp
 
+overlap_sizes=4096,65536,1048576
 loss=0 delay=0	# what the wire does now
 suffix=		# of metrics: what is special about a run
 far=		# what runs a command where v1 is
@@ -138,9 +139,25 @@ ours()
 			row "$mode" bibandwidth_acks_per_frame "$size" 1
 			lost=bibandwidth_lost_msgs
 			;;
+		overlap)
+			overlap_rows "$mode" "$size"
+			lost=overlap_lost_msgs
+			;;
 		esac
 		[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
 		case $mode in *-native) row "$mode" $lost "$size" 1 ;; esac
+	done
+}
+
+# overlap_rows MODE SIZE: what is known about overlap, on either side.
+overlap_rows()
+{
+	for side in send recv; do
+		for unit in us %; do
+			names='transfer_us compute_us total_us stolen_us'
+			[ $unit = us ] || names='pct first_pct'
+			for name in $names; do row "$1" "overlap_${side}_$name" "$2" "$unit"; done
+		done
 	done
 }
 
@@ -304,6 +321,18 @@ tcp_bandwidth()
 	row tcp bandwidth_mbps "$1" MB/s
 }
 
+# fi_overlaps MODE PROVIDER SIZES COUNT [DOMAIN SERVER_DOMAIN]: overlap over libfabric.
+fi_overlaps()
+{
+	# No domain is no argument.
+	# shellcheck disable=SC2086
+	if [ -n "$measuring" ] &&
+		tcp 1D2D fi_overlap serve "$2" 10.9.0.2 ${6:-} -- fi_overlap run "$2" 10.9.0.1 10.9.0.2 "$3" "$4" ${5:-}; then
+		grep ',overlap_' /tmp/out >$found
+	fi
+	for size in $(echo "$3" | tr , ' '); do overlap_rows "$1" "$size"; done
+}
+
 # What is measured of TCP, over any wire. Its beginning (slow start) is in it, so there should be enough behind that;
 # with much loss it is slow at once.
 tcps()
@@ -357,7 +386,8 @@ long()
 bench()
 {
 	case $1 in
-	tcp) ;;
+	tcp | ofi-tcp) ;;
+	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 2048,4096,8192,16384,32768 300 30 64 ;;
 	perftest-rc-write | *-copied) long "$1" ;;
 	*-unkept)
@@ -388,6 +418,7 @@ bench()
 		ours bibandwidth "$1" 4096 1000 100 64
 		ours bibandwidth "$1" 65536 200 10 16
 		case $1 in rc-native | uc-native | uc-reliable) long "$1" ;; esac
+		case $1 in uc-reliable | ud-reliable) ours overlap "$1" $overlap_sizes 40 2 64 ;; esac
 		;;
 	esac
 }
@@ -420,7 +451,8 @@ losses()
 sizes()
 {
 	case $1 in
-	tcp) ;;
+	tcp | ofi-tcp) ;;
+	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 1024,2048,4096,6144,8192,12288,16384,24576,32768 500 30 64 ;;
 	perftest-*)
 		case $1 in
@@ -459,6 +491,8 @@ sizes()
 			ours bandwidth "$1" 65536 100 10 $window
 		done
 		suffix=
+		ours overlap "$1" $overlap_sizes 40 2 64
+		ours overlap "$1" 4194304 10 1 64
 		;;
 	esac
 }
@@ -467,7 +501,7 @@ sizes()
 troubles()
 {
 	case $1 in
-	tcp | perftest-rc-write | *-eager | *-rts) ;;
+	tcp | ofi-* | perftest-rc-write | *-eager | *-rts) ;;
 	perftest-rc)
 		for bytes in 8 4096 65536; do theirs latency "$1" $bytes 200; done
 		theirs rate "$1" 8 2000
@@ -513,12 +547,20 @@ for wire in $wires; do
 done
 [ -z "$measuring" ] || ibrelk show paths --counters
 case " $* " in
+*' tcp '* | *' ofi-tcp '*) apart ;;
+esac
+case " $* " in
 *' tcp '*)
-	apart
 	for wire in 0/0 ${wires#0/0}; do
 		wire "${wire%/*}" "${wire#*/}"
 		tcps
 	done
+	;;
+esac
+case " $* " in
+*' ofi-tcp '*)
+	wire 0 0
+	fi_overlaps ofi-tcp 'tcp;ofi_rxm' $overlap_sizes 40
 	;;
 esac
 [ -z "$measuring" ] || echo "$(($(insns) / 1000000)) million instructions, starting included"

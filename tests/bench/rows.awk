@@ -4,10 +4,10 @@
 BEGIN { FS = "," }
 
 # value["MODE/METRIC/SIZE"], and where the wire does something value["MODE/METRIC/SIZE@LOSS/DELAY"]. A value of 0 is
-# none at all, other than of ACKs and of what was lost.
+# none at all, other than of ACKs, of what was lost, and of what was overlapped or stolen.
 FNR > 1 {
 	rows++
-	missing += $2 !~ /acks_per_|lost_msgs/ && $6 == 0
+	missing += $2 !~ /acks_per_|lost_msgs|overlap_.*(pct|stolen_us)/ && $6 == 0
 	value[key($1 "/" $2 "/" $3, $4 "/" $5)] = $6
 	seen[$1] = 1
 	if (!(($4 "/" $5) in wire_seen)) {

@@ -37,6 +37,49 @@ function table(above, below, columns, format,    i, j, n, names, cell, line, any
 	print ""
 }
 
+# Overlap: a line for each mode, size and side.
+function overlap_table(    i, j, k, l, all, sizes, sides, names, mode, start, n, there, header) {
+	n = split("uc-reliable ud-reliable ofi-rxd ofi-tcp", all, " ")
+	split("4096 65536 1048576", sizes, " ")
+	split("send recv", sides, " ")
+	split("transfer_us compute_us total_us pct first_pct stolen_us", names, " ")
+	for (i = 1; i <= n; i++) {
+		mode = all[i]
+		for (j = 1; j <= 3 && mode in seen; j++)
+			for (k = 1; k <= 2; k++) {
+				start = mode "/overlap_" sides[k] "_"
+				if (!((start "transfer_us/" sizes[j]) in value))
+					continue
+				if (!header++)
+					printf "%-18s %9s %5s %9s %9s %9s %9s %9s %9s\n", "overlap", "bytes", "side",
+						"transfer", "compute", "total us", "overlap %", "first %", "stolen us"
+				printf "%-18s %9d %5s", mode, sizes[j], sides[k]
+				there = value[start "transfer_us/" sizes[j]] > 0
+				for (l = 1; l <= 6; l++)
+					printf " %9s", there ? sprintf("%.1f", value[start names[l] "/" sizes[j]]) : "-"
+				print ""
+			}
+	}
+	if (header)
+		print ""
+}
+
+# first(TEXT, MODE, GOAL): the least share of operations, of any size and side, that the first poll found complete.
+function first(text, mode, goal,    name, least, complete) {
+	least = 101
+	complete = 1
+	for (name in value) {
+		if (index(name, mode "/overlap_") != 1 || name !~ /first_pct/)
+			continue
+		if (value[name] < least)
+			least = value[name]
+		sub(/first_pct/, "transfer_us", name)
+		complete = complete && value[name] > 0
+	}
+	if (least <= 100)
+		verdict(text, least, goal, complete)
+}
+
 # compare(TEXT, MODE A, MODE B, METRIC/SIZE, GOAL)
 function compare(text, a, b, metric, goal) { ratio(text, a "/" metric, b "/" metric, goal) }
 
@@ -59,6 +102,7 @@ END {
 		"%.2f")
 	table("latency,latency,latency,latency,latency", "2 KiB us,4 KiB us,8 KiB us,16 KiB us,32 KiB us",
 		"latency_us/2048,latency_us/4096,latency_us/8192,latency_us/16384,latency_us/32768", "%.2f")
+	overlap_table()
 	compare("message rate, UC-native / perftest UC", "uc-native", "perftest-uc", "msg_rate_kps/8", 1)
 	compare("message rate, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "msg_rate_kps/8", 1)
 	compare("bandwidth 4 KiB, UC-native / perftest UC", "uc-native", "perftest-uc", "bandwidth_mbps/4096", 0.95)
@@ -80,6 +124,8 @@ END {
 	compare("instructions of 1 MiB, UC-reliable / all copied", "uc-reliable", "uc-reliable-copied", "insns_per_msg/1048576", -0.769)
 	compare("message rate, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "msg_rate_kps/8", 1)
 	compare("instructions of 1 MiB, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "insns_per_msg/1048576", -1)
+	first("% complete at the first poll after twice its time, UC-reliable", "uc-reliable", 95)
+	first("% complete at the first poll after twice its time, UD-reliable", "ud-reliable", 95)
 	acks("ACKs per packet, 64 KiB one way, UC-reliable", "uc-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
 	acks("ACKs per packet, 64 KiB one way, UD-reliable", "ud-reliable", "acks_per_frame/65536", "bandwidth_mbps/65536", -0.0625)
 	acks("ACKs per packet, 64 KiB both ways, UC-reliable", "uc-reliable", "bibandwidth_acks_per_frame/65536", "bibandwidth_mbps/65536", -0.0156)

@@ -334,7 +334,8 @@ TEST(Bench, has_a_limit)
 TEST(Bench, rows_of_what_does_not_finish)
 {
 	const std::string guest = LAB_SOURCE_TREE "/tests/bench/guest.sh";
-	const std::vector<std::string> modes = {"uc-reliable", "ud-native", "perftest-rc", "tcp"};
+	const std::vector<std::string> modes = {
+		"uc-reliable", "ud-native", "perftest-rc", "ofi-rxd", "tcp", "ofi-tcp"};
 	lab::BenchOptions options;
 	options.limit = Duration(300);
 	std::stringstream script;
@@ -353,6 +354,7 @@ TEST(Bench, rows_of_what_does_not_finish)
 	EXPECT_THAT(expected, HasSubstr("row: perftest-rc,insns_per_msg,65536,0,0,0,1\n"));
 	EXPECT_THAT(expected, HasSubstr("row: uc-reliable,bandwidth_mbps,65536,5,1,0,MB/s\n"));
 	EXPECT_THAT(expected, HasSubstr("row: tcp,latency_p99_us,8,1,0,0,us\n"));
+	EXPECT_THAT(expected, HasSubstr("row: ofi-rxd,overlap_send_first_pct,65536,0,0,0,%\n"));
 	EXPECT_EQ(rows, expected);
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// A process that computes and calls nobody for twice the time of a transfer, and then finds it complete: the
+// peer's part, and its own kernel's, have been done without it. As yardsticks, what libfabric's providers
+// make of the same.
+#include "cluster.hpp"
+
+#include <regex>
+
+#include <fmt/format.h>
+
+namespace cluster
+{
+
+namespace
+{
+
+class Overlap : public ClusterTest, public testing::WithParamInterface<std::string>
+{
+protected:
+	// So many of a hundred operations are complete at the first poll, at least, on either side.
+	static constexpr double enough_pct = 95;
+
+	static void all_complete(const std::string &arguments, unsigned sizes, double limit_s)
+	{
+		need_server();
+
+		const Result result =
+			try_perf("overlap 10.1.0.2 --json --mode " + GetParam() + " " + arguments, limit_s);
+		ASSERT_EQ(result.status, 0) << result.output;
+
+		static const std::regex side(
+			"\"(send|receive)\":\\{\"trials\":([0-9]+),.*?\"first_pct\":([0-9.]+)");
+		unsigned sides = 0;
+
+		for (std::sregex_iterator it(result.output.begin(), result.output.end(), side), end;
+			it != end; ++it, sides++)
+			EXPECT_GE(std::stod((*it)[3]), enough_pct) << (*it)[1] << " in\n" << result.output;
+		EXPECT_EQ(sides, 2 * sizes) << result.output;
+	}
+};
+
+TEST_P(Overlap, transfers_need_no_call)
+{
+	perf("overlap --size 4096,1M --iterations 3 --mode " + GetParam());
+	all_complete("--size 4096,64k,1M --iterations 40", 3, 240);
+}
+
+TEST_P(Overlap, long_up_to_64_mib)
+{
+	all_complete("--size 64k:64M --timeout 120", 11, 3600);
+}
+
+INSTANTIATE_TEST_SUITE_P(modes, Overlap, testing::Values("uc-reliable", "ud-reliable", "auto"),
+	[](const auto &info) { return test_name(info.param); });
+
+struct Provider {
+	const char *name;
+	const char *domain; // where the address says nothing
+};
+
+class OverlapYardstick : public ClusterTest, public testing::WithParamInterface<Provider>
+{
+};
+
+// What they find is printed, for the table in the documentation, and not judged.
+TEST_P(OverlapYardstick, long_runs)
+{
+	const auto &[name, domain] = GetParam();
+	const std::string program = built("tests/bench/fi_overlap");
+	const std::string where = domain ? std::string(" ") + domain : "";
+
+	lab::Job server = lab().start(2, fmt::format("{} serve '{}' 10.1.0.2{}", program, name, where));
+	// It listens on TCP port 7469.
+	lab().wait_until(2, "grep -q ':1D2D .* 0A ' /proc/net/tcp");
+
+	const Result result = lab().run(1,
+		fmt::format("timeout -s KILL 300 {} run '{}' 10.1.0.1 10.1.0.2 4096,65536,1048576 40{}",
+			program, name, where),
+		Duration(360));
+
+	fmt::print("{}", result.output);
+	if (domain && result.status) {
+		server.kill(9);
+		server.wait(Duration(60));
+		GTEST_SKIP() << "verbs;ofi_rxd does not come to its end now and then (testing.rst)";
+	}
+	EXPECT_EQ(result.status, 0) << result.output;
+	EXPECT_EQ(server.wait(Duration(60)).status, 0) << server.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(providers, OverlapYardstick,
+	testing::Values(Provider{"verbs;ofi_rxd", "rxe0-dgram"}, Provider{"tcp;ofi_rxm", nullptr}),
+	[](const auto &info) { return test_name(info.param.name); });
+
+} // namespace
+} // namespace cluster
