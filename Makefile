@@ -51,7 +51,7 @@ check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim model-long mutation kunit-long lab-long
+	@tests/check.sh unit fuzz sim sim-long model-long mutation kunit-long lab-long
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

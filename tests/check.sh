@@ -2,7 +2,7 @@
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
 # does the whole; a part that ends in any other way counts as one failure.
 #
-# usage: check.sh unit|fuzz|sim|model|model-long|mutation|kunit|kunit-long|lab|lab-long ...
+# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|kunit-long|lab|lab-long ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -87,6 +87,20 @@ same_twice()
 	echo "1 passed, 0 failed"
 }
 
+# The table of what comes of a transfer is the one that people read.
+steps_documented()
+{
+	local text
+	text=$("$build/tests/sim/ibrelk-steps" --rst)
+	if [ -n "$text" ] && [[ $(<"$root/Documentation/zero-copy.rst") == *"$text"* ]]; then
+		echo "1 passed, 0 failed"
+		return
+	fi
+	echo "Documentation/zero-copy.rst does not have what ibrelk-steps --rst prints"
+	echo "0 passed, 1 failed"
+	return 1
+}
+
 # Both builds of the simulator: one finds more in a run, the other runs more. Fresh seeds are the date's, so that two
 # runs on one day agree.
 part_sim()
@@ -101,6 +115,10 @@ part_sim()
 	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-900}"
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
+	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
+	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
+	counted "steps, documented" steps_documented
+	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	counted "the engine at scale" "$build/tests/sim/scale/ibrelk-scale" --check
 	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-900}"
 	sums
@@ -131,6 +149,17 @@ sums()
 {
 	echo "$sum_good passed, $sum_bad failed, $sum_skips skipped"
 	[ "$sum_bad" -eq 0 ] && [ "$sum_good" -gt 0 ]
+}
+
+# Each single allocation of a transfer, and more orders of events at each step.
+part_sim_long()
+{
+	sum_good=0 sum_bad=0 sum_skips=0
+	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 20
+	counted "allocations, UC" "$build/tests/sim/ibrelk-steps" alloc uc-reliable
+	counted "allocations, UD" "$build/tests/sim/ibrelk-steps" alloc ud-reliable
+	counted "allocations, sanitizers" "$build/tests/sim/ibrelk-steps-asan" alloc --stride 61
+	sums
 }
 
 part_model()

@@ -73,6 +73,7 @@ struct Qp : ib_qp {
 	u64 last_arrival = 0;
 	u64 key; // never used twice, unlike qp_num
 	std::deque<SendRequest> sends;
+	std::deque<SendRequest> kept; // sent, but not complete
 	std::deque<RecvRequest> recvs;
 };
 
@@ -86,6 +87,7 @@ std::unordered_map<const void *, Packet> received;
 std::deque<Packet> memory; // of the wire, for replays
 u64 next_key = 1, next_packet = 1;
 u32 next_number = 17;
+bool holding[SIM_NODES_MAX];
 
 Qp *of(ib_qp *qp)
 {
@@ -132,8 +134,24 @@ void later(u64 delay, u32 node, Function function)
 		boxed);
 }
 
+void send_done(Qp *qp, const SendRequest &request, ib_wc_status status)
+{
+	if (request.signaled || status != IB_WC_SUCCESS)
+		cq_push(qp->send_cq, wc_of(request.wr_id, status));
+}
+
+void kept_done(Qp *qp)
+{
+	while (!qp->kept.empty()) {
+		const auto request = qp->kept.front();
+		qp->kept.pop_front();
+		send_done(qp, request, IB_WC_SUCCESS);
+	}
+}
+
 void qp_flush(Qp *qp)
 {
+	kept_done(qp);
 	for (const auto &send : qp->sends)
 		cq_push(qp->send_cq, wc_of(send.wr_id, IB_WC_WR_FLUSH_ERR));
 	qp->sends.clear();
@@ -280,12 +298,6 @@ void qp_kick(Qp *qp, u64 delay)
 	later(delay, qp->device->node, [key = qp->key] { qp_next(key); });
 }
 
-void send_done(Qp *qp, const SendRequest &request, ib_wc_status status)
-{
-	if (request.signaled || status != IB_WC_SUCCESS)
-		cq_push(qp->send_cq, wc_of(request.wr_id, status));
-}
-
 // An RC packet comes to its end. If it was not taken, those behind it were sent in vain, too.
 void rc_result(u64 key, u64 attempt, bool arrived)
 {
@@ -398,7 +410,10 @@ void qp_next(u64 key)
 	remember(packet, qp->qp_type);
 	const auto done = request;
 	qp->sends.pop_front();
-	send_done(qp, done, IB_WC_SUCCESS);
+	if (holding[qp->device->node])
+		qp->kept.push_back(done);
+	else
+		send_done(qp, done, IB_WC_SUCCESS);
 	if (!qp->sends.empty() && !qp->busy)
 		qp_kick(qp, 50 + sim_below(stream, sim_config.post_ns));
 }
@@ -448,15 +463,24 @@ std::size_t adapter_left()
 	return by_key.size();
 }
 
+void adapter_hold(u32 node, bool hold)
+{
+	holding[node] = hold;
+	for (const auto &[key, qp] : by_key)
+		if (!hold && qp->device->node == node)
+			kept_done(qp);
+}
+
 bool adapter_may_read(const u8 *memory, u64 bytes)
 {
 	const u64 start = reinterpret_cast<u64>(memory);
 
 	for (const auto &[key, qp] : by_key)
-		for (const auto &send : qp->sends)
-			for (const auto &sge : send.sges)
-				if (sge.addr < start + bytes && start < sge.addr + sge.length)
-					return true;
+		for (const auto *posted : {&qp->sends, &qp->kept})
+			for (const auto &send : *posted)
+				for (const auto &sge : send.sges)
+					if (sge.addr < start + bytes && start < sge.addr + sge.length)
+						return true;
 	return false;
 }
 
@@ -569,6 +593,8 @@ int ib_dereg_mr(ib_mr *base)
 	auto *mr = static_cast<Mr *>(base);
 
 	sim_might_sleep("ib_dereg_mr");
+	if (sim_alloc_turn())
+		return -ENOMEM;
 	for (const auto &[key, qp] : by_key)
 		for (const auto &send : qp->sends)
 			if (send.registered == mr)
@@ -583,6 +609,8 @@ int ib_map_mr_sg(ib_mr *base, scatterlist *sg, int entries, unsigned int *, unsi
 {
 	auto *mr = static_cast<Mr *>(base);
 
+	if (sim_alloc_turn())
+		return -ENOMEM;
 	for (int i = 0; i < entries; i++) {
 		const bool first = !i, last = i == entries - 1;
 		// What an adapter can take: pages, of which only the first and the last may be cut.
@@ -666,6 +694,7 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		qp_flush(qp);
 	if (qp->state == IB_QPS_RESET) {
 		qp->sends.clear();
+		qp->kept.clear();
 		qp->launched = 0;
 		qp->attempt++;
 		qp->recvs.clear();
@@ -694,7 +723,7 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 			*bad = wr;
 			return -EINVAL;
 		}
-		if (sim_troubled && sim_chance(stream, sim_config.post_errors)) {
+		if (sim_alloc_turn() || (sim_troubled && sim_chance(stream, sim_config.post_errors))) {
 			*bad = wr;
 			return -ENOMEM;
 		}

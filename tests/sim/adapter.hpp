@@ -25,6 +25,9 @@ ib_qp *adapter_pick(bool connections_only);
 void adapter_deafen(ib_qp *qp);
 void adapter_break(ib_qp *qp);
 std::size_t adapter_left();
+// From now on a node's adapter keeps what it has sent over connections and datagrams, and may read it again;
+// until it is told to let go.
+void adapter_hold(u32 node, bool hold);
 // Is there anything posted, or registered, by which this memory may be read, or written, later?
 bool adapter_may_read(const u8 *memory, u64 bytes);
 bool adapter_may_write(const u8 *memory, u64 bytes);

@@ -37,11 +37,22 @@ u64 live_count;
 } // namespace
 
 int sim_alloc_calm;
+unsigned long long sim_alloc_nth;
+
+bool sim_alloc_turn()
+{
+	if (sim_alloc_calm || !sim_alloc_nth || --sim_alloc_nth)
+		return false;
+	sim_counts.refused_allocs++;
+	return true;
+}
 
 bool sim_alloc_refuse(gfp_t gfp)
 {
 	if (gfp & GFP_KERNEL)
 		sim_might_sleep("allocation");
+	if (sim_alloc_turn())
+		return true;
 	if (!sim_troubled || sim_alloc_calm || !sim_chance(SIM_RANDOM_ALLOC, sim_config.alloc))
 		return false;
 	sim_counts.refused_allocs++;

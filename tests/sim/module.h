@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 struct ibr_endpoint;
+struct ibr_path;
 
 /* module.c */
 void sim_module_load(void);
@@ -45,6 +46,8 @@ void sim_check_quiet(void);
 /* sim_describe() - what waits for what, for a run that is stuck */
 void sim_describe(void);
 u64 sim_lost_messages(const u8 local[16], const u8 remote[16], u32 mode);
+/* sim_path() - the paths of all nodes, one after the other; then NULL */
+struct ibr_path *sim_path(u32 i);
 s64 sim_unpinned(void);
 u64 sim_cm_left(void);
 

@@ -103,6 +103,15 @@ void sim_mm_change(mm_struct *mm, void *start, u64 bytes, bool unmap)
 		mm->notifier->ops->invalidate_range_end(mm->notifier, &range);
 }
 
+u64 sim_pages_pinned(const mm_struct *mm)
+{
+	u64 pages = 0;
+
+	for (const auto &[key, page] : pages_pinned)
+		pages += key.first == mm;
+	return pages;
+}
+
 void sim_mm_end(mm_struct *mm)
 {
 	if (mm->notifier)
@@ -141,6 +150,8 @@ void mmu_notifier_put(mmu_notifier *notifier)
 int pin_user_pages_fast(unsigned long start, int count, unsigned int, page **pages)
 {
 	sim_might_sleep("pin_user_pages");
+	if (sim_alloc_turn())
+		return -ENOMEM;
 	if (sim_troubled && sim_chance(SIM_RANDOM_ALLOC, sim_config.pin))
 		return sim_chance(SIM_RANDOM_ALLOC, 500'000) ? -EFAULT : -ENOMEM;
 	if (sim_troubled && count > 1 && sim_chance(SIM_RANDOM_ALLOC, sim_config.pin))

@@ -42,6 +42,11 @@ void Wire::dead(u32 node, bool dead)
 	dead_[node] = dead;
 }
 
+void Wire::lose(u32 node, u32 count)
+{
+	lose_[node] = count;
+}
+
 void Wire::heal()
 {
 	for (auto &row : cut_until_)
@@ -55,6 +60,10 @@ bool Wire::lost(u32 from, bool carries)
 	const auto &config = sim_config;
 	u64 loss = config.loss + (carries ? config.loss_data : config.loss_control);
 
+	if (carries && lose_[from]) {
+		lose_[from]--;
+		return true;
+	}
 	if (!sim_troubled)
 		return false;
 	if (from == 0)

@@ -53,6 +53,8 @@ public:
 	void cut(u32 from, u32 to, u64 until);
 	void down(u32 node, u64 until);
 	void dead(u32 node, bool dead);
+	// The next so many packets with something in them that a node sends.
+	void lose(u32 node, u32 count);
 	void heal();
 
 private:
@@ -64,6 +66,7 @@ private:
 	u64 out_busy_[SIM_NODES_MAX] = {};
 	u64 in_busy_[SIM_NODES_MAX] = {};
 	u64 burst_left_[SIM_NODES_MAX] = {};
+	u32 lose_[SIM_NODES_MAX] = {};
 };
 
 extern Wire wire;

@@ -67,6 +67,11 @@ void sim_forget(const void *object)
 		}
 }
 
+struct ibr_path *sim_path(u32 i)
+{
+	return i < path_count ? paths[i] : NULL;
+}
+
 /* ---- which packets are taken ---- */
 
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);

@@ -29,6 +29,10 @@ void *sim_alloc(size_t size, gfp_t gfp, const char *who);
 void sim_free(const void *memory);
 /* sim_alloc_refuse() - this allocation is to fail, for the sake of the run; also checks the context */
 bool sim_alloc_refuse(gfp_t gfp);
+/* sim_alloc_turn() - the same for what is no allocation, but may fail like one: it counts only for sim_alloc_nth */
+bool sim_alloc_turn(void);
+/* sim_alloc_nth - so many from now on, this one fails, whatever it is; 0: none does, or it has */
+extern unsigned long long sim_alloc_nth;
 /* sim_alloc_calm - above 0: nothing is refused */
 extern int sim_alloc_calm;
 

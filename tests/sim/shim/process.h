@@ -116,6 +116,8 @@ void mmu_notifier_put(struct mmu_notifier *notifier);
 #define mmu_notifier_synchronize()	do { } while (0)
 /* Of whole pages: they are another memory from now on (@unmap), or only seem so. */
 void sim_mm_change(struct mm_struct *mm, void *start, u64 bytes, bool unmap);
+/* How many of its pages are pinned now, of those that it still has. */
+u64 sim_pages_pinned(const struct mm_struct *mm);
 /* The process ends. */
 void sim_mm_end(struct mm_struct *mm);
 

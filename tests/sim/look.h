@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How far a transfer has come, as only the module itself knows. For tests that do something at a given step of it.
+ */
+#ifndef SIM_LOOK_H
+#define SIM_LOOK_H
+
+#include "module.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * struct sim_look - what is under way from one node to another in a mode; all 0 if nothing is
+ * @up: the sender's path has a peer
+ * @sends: of the sender, that are not over
+ * @announced: of these, those whose RTS was sent
+ * @sender_pins: a worker makes memory of one of these resident
+ * @asked_for: windows that the receiver has asked for and that are not all sent
+ * @sent: bytes of a message that were sent, or given to an adapter
+ * @waiting: RTS that wait for a receive
+ * @transfers: that are under way at the receiver
+ * @receiver_pins: a worker makes memory of one of these resident
+ * @opening: windows that are being registered
+ * @open: ... that were asked for
+ * @closing: ... that are complete, and being deregistered
+ * @asked: bytes that were asked for
+ * @want: ... and are going to be
+ * @missing: fragments that have not come of the open windows
+ * @touched: an open window has some of its fragments
+ * @copied: windows of the receiver that could not be written to, so far
+ * @written: fragments that were written, so far
+ */
+struct sim_look {
+	bool up;
+	u32 sends;
+	u32 announced;
+	bool sender_pins;
+	u32 asked_for;
+	u64 sent;
+	u32 waiting;
+	u32 transfers;
+	bool receiver_pins;
+	u32 opening, open, closing;
+	u64 asked, want;
+	u32 missing;
+	bool touched;
+	u64 copied, written;
+};
+
+void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);
+/* sim_look_idle() - nothing of any transfer is left: no handle but those of flows, no name, no region. Or it fails */
+void sim_look_idle(void);
+/* sim_give_up() - a node's path to another one comes to its end. Context: SIM_ADMIN, on behalf of it */
+void sim_give_up(u32 node, u32 peer, u32 mode, int error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SIM_LOOK_H */
