@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// Progress without the application: a process that is stopped is no slow peer.
+// Progress without the application: a process that is stopped, or frozen, is no slow peer; and one that has
+// exited has sent what it was told is sent.
 #include "cluster.hpp"
 
 #include <csignal>
 #include <fmt/format.h>
+#include <functional>
 
 namespace cluster
 {
@@ -16,13 +18,27 @@ class Progress : public ClusterTest, public testing::WithParamInterface<std::str
 {
 protected:
 	static constexpr const char *number = "10.1.0.2:78";
+	static constexpr const char *group = "/sys/fs/cgroup/traffic";
+
+	// A program is started as a member of a control group, by which it can be frozen.
+	static std::string grouped(const std::string &command)
+	{
+		return fmt::format("mkdir -p {0} && echo $$ >{0}/cgroup.procs && exec {1}", group, command);
+	}
+
+	static void freeze(int node, bool frozen)
+	{
+		lab().run_ok(node, fmt::format("echo {} >{}/cgroup.freeze", int{frozen}, group));
+		lab().wait_until(
+			node, fmt::format("grep -q '^frozen {}' {}/cgroup.events", int{frozen}, group));
+	}
 
 	// A server beside the one that all tests share.
 	static lab::Job server()
 	{
 		auto job = lab().start(2,
-			built("user/tools/ibrelk-perf") +
-				fmt::format(" --server --local {} --modes {}", number, GetParam()));
+			grouped(built("user/tools/ibrelk-perf") +
+				fmt::format(" --server --local {} --modes {}", number, GetParam())));
 
 		lab().wait_until(2, built("user/tools/ibrelk") + " show endpoints | grep -q 10.1.0.2:78");
 		return job;
@@ -31,21 +47,22 @@ protected:
 	static lab::Job client(const std::string &size, int iterations)
 	{
 		return lab().start(1,
-			built("user/tools/ibrelk-perf") +
-				fmt::format(" bandwidth {} --verify --iterations {} --size {} --timeout 120 "
-					    "--mode {}",
-					number, iterations, size, GetParam()));
+			grouped(built("user/tools/ibrelk-perf") +
+				fmt::format(" bandwidth {} --verify --iterations {} --size {} "
+					    "--timeout 120 --connect-timeout 60 --mode {}",
+					number, iterations, size, GetParam())));
 	}
 
 	// One end of some traffic is stopped for ten seconds, while other traffic goes on; then all of it
 	// arrives.
-	static void stopped(lab::Job &job, lab::Job &client)
+	static void stopped(
+		const std::function<void()> &stop, const std::function<void()> &go_on, lab::Job &client)
 	{
 		Growth segments = growth(2, "rx_segments", GetParam());
 
 		ASSERT_TRUE(segments.reaches(50, Duration(120), [&] { return client.running(); }))
 			<< client.output();
-		job.kill(SIGSTOP);
+		stop();
 
 		Growth lives = growth(1, "lives", GetParam());
 
@@ -68,39 +85,106 @@ protected:
 		EXPECT_TRUE(client.running()) << client.output();
 		EXPECT_EQ(lives.value(), 0);
 
-		job.kill(SIGCONT);
+		go_on();
 		const Result result = client.wait(Duration(240));
 		EXPECT_EQ(result.status, 0) << result.output;
+	}
+
+	// Short messages, then long ones; the end on a node is stopped, or frozen.
+	static void both_sizes(int node, bool frozen)
+	{
+		auto receiver = server();
+
+		for (const auto &size : {"4096", "1048576"}) {
+			auto sender = client(size, size == std::string("4096") ? 20000 : 300);
+			lab::Job &job = node == 1 ? sender : receiver;
+
+			if (frozen)
+				stopped([&] { freeze(node, true); }, [&] { freeze(node, false); }, sender);
+			else
+				stopped([&] { job.kill(SIGSTOP); }, [&] { job.kill(SIGCONT); }, sender);
+		}
+		receiver.kill(15);
+		receiver.wait(Duration(30));
 	}
 };
 
 TEST_P(Progress, long_stopped_sender)
 {
-	auto receiver = server();
-
-	for (const auto &size : {"4096", "1048576"}) {
-		auto sender = client(size, size == std::string("4096") ? 20000 : 300);
-
-		stopped(sender, sender);
-	}
-	receiver.kill(15);
-	receiver.wait(Duration(30));
+	both_sizes(1, false);
 }
 
 TEST_P(Progress, long_stopped_receiver)
 {
-	auto receiver = server();
+	both_sizes(2, false);
+}
 
-	for (const auto &size : {"4096", "1048576"}) {
-		auto sender = client(size, size == std::string("4096") ? 20000 : 300);
+TEST_P(Progress, long_frozen_sender)
+{
+	both_sizes(1, true);
+}
 
-		stopped(receiver, sender);
-	}
-	receiver.kill(15);
-	receiver.wait(Duration(30));
+TEST_P(Progress, long_frozen_receiver)
+{
+	both_sizes(2, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(modes, Progress, testing::Values("uc-reliable", "ud-reliable"),
+	[](const auto &info) { return test_name(info.param); });
+
+// What is sent, and how much of it.
+struct Sent {
+	const char *what;
+	std::uint64_t bytes;
+	int count;
+	const char *level;
+};
+
+// The last packets of most of them are lost once or more by the time that the process is gone.
+constexpr Sent sent[] = {
+	{"short", 64, 200, "buffered"},
+	{"eager", 8000, 100, "buffered"},
+	{"delivered", 8000, 20, "delivered"},
+	{"matched", 100, 20, "matched"},
+	{"rendezvous", 70'000, 20, "delivered"},
+	{"written", 1 << 20, 3, "delivered"},
+};
+
+class Gone : public ClusterTest, public testing::WithParamInterface<std::string>
+{
+};
+
+// A process that goes as soon as it has been told that its sends are complete, in whatever way: all of it
+// arrives.
+TEST_P(Gone, what_a_process_has_sent_arrives)
+{
+	const std::string actor = built("tests/selftests/actor");
+
+	lab().set_fault(1, "loss 5%");
+	lab().set_fault(2, "loss 5%");
+	for (const auto &[what, bytes, count, level] : sent) {
+		for (const char *leave : {"return", "exit", "kill"}) {
+			SCOPED_TRACE(fmt::format("{}, {}", what, leave));
+			auto server = lab().start(2,
+				fmt::format("{} serve --bytes {} --expect {} --mode {}", actor, bytes, count,
+					GetParam()));
+			server.wait_for_output("serving", Duration(60));
+			const Result result = lab().run(1,
+				fmt::format(
+					"{} send --to 10.1.0.2 --bytes {} --count {} --level {} --leave {} "
+					"--mode {}",
+					actor, bytes, count, level, leave, GetParam()),
+				Duration(240));
+			EXPECT_EQ(result.status, leave == std::string("kill") ? 128 + SIGKILL : 0)
+				<< result.output;
+			server.wait_for_output(fmt::format("received {}, wrong 0", count), Duration(60));
+			server.kill(15);
+			server.wait(Duration(30));
+		}
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable"),
 	[](const auto &info) { return test_name(info.param); });
 
 } // namespace

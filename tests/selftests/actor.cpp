@@ -7,9 +7,10 @@
  *		and at the order of those from one sender. Says so when --expect messages have come
  *	actor send --to 10.1.0.2 --endpoints 16 --count 5
  *		from so many endpoints of its own, sends each of as many endpoints of the peer --count
- *messages, and waits until all have been delivered. Prints the first error, if any, as "status -111: ..." and
- *fails actor die --to 10.1.0.2 --step eager --end kill goes as far as the step and stays there (it prints
- *"ready"), to be killed; or calls exec(), or forks and leaves the child behind
+ *messages, and waits until all are complete (--level). Prints the first error, if any, as "status -111: ..."
+ *and fails; else it leaves at once as --leave says: it returns, calls _exit(), or kills itself actor die
+ *--to 10.1.0.2 --step eager --end kill goes as far as the step and stays there (it prints "ready"), to be
+ *killed; or calls exec(), or forks and leaves the child behind
  *
  * The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that
  *there is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
@@ -18,6 +19,7 @@
 #include <ibrelk/ibrelk.hpp>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -49,6 +51,8 @@ struct Options {
 	std::string step = "open";
 	std::string end = "kill";
 	std::string go;
+	std::string level = "delivered";
+	std::string leave = "return";
 	std::uint32_t number = 9000;
 	std::uint32_t endpoints = 1;
 	std::uint64_t count = 1;
@@ -82,6 +86,13 @@ std::uint64_t immediate_of(std::uint64_t sender, std::uint64_t number)
 std::uint32_t door_of(const std::string &name)
 {
 	return name == "ioctl" ? IBRELK_DOOR_IOCTL : name == "uring" ? IBRELK_DOOR_URING : IBRELK_DOOR_AUTO;
+}
+
+std::uint8_t level_of(const std::string &name)
+{
+	return name == "buffered"   ? IBRELK_LEVEL_BUFFERED
+		: name == "matched" ? IBRELK_LEVEL_MATCHED
+				    : IBRELK_LEVEL_DELIVERED;
 }
 
 class Actor
@@ -235,11 +246,15 @@ public:
 				fill(message, from, number);
 				for (ibrelk::Peer to : peers[from])
 					send(from, to, message, immediate_of(from, number),
-						IBRELK_LEVEL_DELIVERED);
+						level_of(options_.level));
 				/* The buffer is used again. */
 				complete_all();
 			}
 		}
+		if (options_.leave == "exit")
+			::_exit(0);
+		if (options_.leave == "kill")
+			::kill(::getpid(), SIGKILL);
 		say("done");
 		return 0;
 	}
@@ -359,6 +374,10 @@ int main(int argc, char **argv)
 		->check(CLI::IsMember({"open", "connect", "eager", "rendezvous", "poll"}));
 	app.add_option("--end", options.end, "kill (wait for it), exec or fork")
 		->check(CLI::IsMember({"kill", "exec", "fork"}));
+	app.add_option("--level", options.level, "when a message is complete that is sent")
+		->check(CLI::IsMember({"buffered", "delivered", "matched"}));
+	app.add_option("--leave", options.leave, "what to do when all is sent: return, exit or kill")
+		->check(CLI::IsMember({"return", "exit", "kill"}));
 	app.add_option("--go", options.go, "file to wait for when connected");
 	CLI11_PARSE(app, argc, argv);
 	try {
