@@ -4,6 +4,9 @@
 // module. Whatever it is, it ends within seconds and without harm to others, and the next one works.
 #include "cluster.hpp"
 
+#include <cstdlib>
+#include <random>
+
 #include <fmt/format.h>
 
 namespace cluster
@@ -183,6 +186,106 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 		there.wait(Duration(30));
 		expect_working(mode);
 	}
+}
+
+// Long messages one after the other, and SIGKILL for either end after a random number of packets: the other
+// end is told, or serves the next one, and nothing is left on either node.
+class Killed : public Lifetimes
+{
+protected:
+	static constexpr const char *bytes = "6291456"; // more than is pinned at a time
+
+	// What to ask a node: how many pages are pinned, by anybody.
+	static constexpr const char *pinned = "awk '/^nr_foll_pin_acquired/ { n += $2 } "
+					      "/^nr_foll_pin_released/ { n -= $2 } END { print n }' "
+					      "/proc/vmstat";
+
+	static void wait_for_none()
+	{
+		for (int node : {1, 2})
+			lab().wait_until(node,
+				built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'",
+				Duration(60));
+	}
+
+	static lab::Job serve(const std::string &mode)
+	{
+		auto job = lab().start(2,
+			fmt::format("{} serve --bytes {} --mode {}", built("tests/selftests/actor"), bytes,
+				mode));
+
+		job.wait_for_output("serving", Duration(60));
+		return job;
+	}
+
+	static void kill_often(int times)
+	{
+		const char *given = std::getenv("IBRELK_SEED");
+		const auto seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
+		std::mt19937_64 random(seed);
+		const std::string send =
+			built("tests/selftests/actor") + " send --to 10.1.0.2 --bytes " + bytes;
+
+		fmt::print("IBRELK_SEED={}\n", seed);
+		std::fflush(stdout);
+		stop_server();
+		wait_for_none();
+		const std::string before[] = {lab().run_ok(1, pinned), lab().run_ok(2, pinned)};
+		for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
+			auto server = serve(mode);
+
+			for (int i = 0; i < times / 2; i++) {
+				const bool receiver = random() & 1;
+				const auto packets = static_cast<long>(random() % 4000);
+				SCOPED_TRACE(fmt::format("{}, {} after {} packets", mode,
+					receiver ? "receiver" : "sender", packets));
+				auto client = lab().start(
+					1, fmt::format("{} --count 1000000 --mode {}", send, mode));
+				Growth segments = growth(2, "rx_segments", mode);
+				ASSERT_TRUE(segments.reaches(
+					packets + 1, Duration(240), [&] { return client.running(); }))
+					<< client.output() << server.output();
+				(receiver ? server : client).kill(9);
+				const Result result = client.wait(Duration(120));
+				if (receiver) {
+					/* Between two messages, nobody is there for the next. */
+					EXPECT_TRUE(result.output.find("status -104") != std::string::npos ||
+						result.output.find("status -111") != std::string::npos)
+						<< result.output;
+					server.wait(Duration(30));
+					server = serve(mode);
+				} else {
+					EXPECT_EQ(result.status, 128 + 9) << result.output;
+				}
+				/* The next one, on the same path. */
+				const Result next = lab().run(
+					1, fmt::format("{} --count 2 --mode {}", send, mode), Duration(240));
+				EXPECT_EQ(next.status, 0) << next.output << server.output();
+				EXPECT_EQ(server.output().find("WRONG"), std::string::npos)
+					<< server.output();
+			}
+			server.kill(9);
+			server.wait(Duration(30));
+		}
+		wait_for_none();
+		for (int node : {1, 2}) {
+			lab().wait_until(
+				node, fmt::format("test $({}) = {}", pinned, std::stol(before[node - 1])));
+			const Result result = unload_module(node);
+			EXPECT_EQ(result.status, 0) << result.output;
+			load_module(node);
+		}
+	}
+};
+
+TEST_F(Killed, in_the_middle_of_long_messages)
+{
+	kill_often(6);
+}
+
+TEST_F(Killed, long_in_the_middle_of_long_messages)
+{
+	kill_often(30);
 }
 
 // How a process ends, and how far it has come by then.
