@@ -222,6 +222,7 @@ static void drive_acked(struct rel_conn *conn, void *cookie)
 		path->memory -= frag->payload_len;
 		if (frag->send)
 			ibr_send_acked(frag->send);
+		ibr_inflow_answered(frag, false);
 		ibr_frag_put(frag);
 	}
 }

@@ -71,7 +71,8 @@ int ibr_wire_error(__le32 status)
 	}
 }
 
-int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame)
+/* Return: the fragment that was queued, or NULL. Context: path->lock held. */
+static struct ibr_frag *control_queue(struct ibr_path *path, const struct wire_frame *frame)
 {
 	struct ibr_frag *frag = NULL;
 
@@ -80,25 +81,35 @@ int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame)
 	if (path->queue < IBR_CONTROL_MAX)
 		frag = ibr_frag_alloc(0);
 	if (!frag)
-		return -ENOMEM;
+		return NULL;
 	frag->control = true;
 	frag->frame = *frame;
 	list_add_tail(&frag->link, &path->control);
 	path->queue++;
 	path->queue_peak = max(path->queue_peak, path->queue);
-	return 0;
+	return frag;
+}
+
+/* The same. Without memory, the reserve's included, a protocol step is missing, so this life cannot go on. */
+static struct ibr_frag *control_must(struct ibr_path *path, const struct wire_frame *frame)
+{
+	struct ibr_frag *frag = control_queue(path, frame);
+
+	if (!frag) {
+		path->doomed = -ENOMEM;
+		path->starved = true;
+	}
+	return frag;
+}
+
+int ibr_control_try(struct ibr_path *path, const struct wire_frame *frame)
+{
+	return control_queue(path, frame) ? 0 : -ENOMEM;
 }
 
 int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
 {
-	int ret = ibr_control_try(path, frame);
-
-	if (ret) {
-		/* Even the reserve is used up: a protocol step is missing, so this life cannot go on. */
-		path->doomed = ret;
-		path->starved = true;
-	}
-	return ret;
+	return control_must(path, frame) ? 0 : -ENOMEM;
 }
 
 /* ---- contacts ------------------------------------------------------------------------------ */
@@ -814,6 +825,34 @@ void ibr_inflow_announced(struct ibr_inflow *flow)
 	inflow_tell(flow);
 }
 
+void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame)
+{
+	struct ibr_frag *frag;
+
+	if (flow->gone)
+		return;
+	frag = control_must(flow->path, frame);
+	if (!frag)
+		return;
+	ibr_inflow_get(flow);
+	frag->answers = flow;
+	flow->answers++;
+}
+
+void ibr_inflow_answered(struct ibr_frag *frag, bool over)
+{
+	struct ibr_inflow *flow = frag->answers;
+
+	if (!flow)
+		return;
+	lockdep_assert_held(&flow->path->lock);
+	frag->answers = NULL;
+	flow->answers--;
+	if (flow->tells && !flow->answers && !over)
+		ibr_control_send(flow->path, &flow->close);
+	ibr_inflow_put(flow);
+}
+
 /*
  * The flow is over on this side. Messages that wait for a receive and are complete stay; a rendezvous
  * that waits can no longer be served, and says so when it is matched. Context: path->lock held.
@@ -851,7 +890,10 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 	/* What messages that wait for a receive hold of it is given back with them. */
 	inflow_unreserve(flow->endpoint, flow->grant - flow->waiting_cost);
 	inflow_reduce(flow);
-	if (tell)
+	/* It must not overtake an answer that is lost and repeated: that message has arrived. */
+	flow->tells = tell && flow->answers;
+	flow->close = frame;
+	if (tell && !flow->answers)
 		ibr_control_send(flow->path, &frame);
 	ibr_inflow_put(flow);
 }

@@ -239,7 +239,7 @@ struct ibr_recv {
 /**
  * struct ibr_inflow - receiver's half; under path->lock
  * @h: what the sender's frames name it by, until it is @gone
- * @ref: held by the path until it is @gone, by each message and each transfer
+ * @ref: held by the path until it is @gone, by each message, each transfer and each of @answers
  * @endpoint: the receiver, with a reference; immutable
  * @path: with a reference; immutable
  * @contact: peer handle of the source; immutable
@@ -247,6 +247,9 @@ struct ibr_recv {
  * @src_endpoint: the sender's number; immutable
  * @src_generation: its generation; immutable
  * @gone: off the path
+ * @answers: FIN and MATCHED that were sent, or wait to be, and are not acknowledged
+ * @tells: @gone, and FLOW_CLOSE waits for the last of these
+ * @close: that FLOW_CLOSE
  * @next: sequence expected next
  * @missing: native modes: bit i: message @next - 1 - i was lost; IBR_MISSING_MAX of them
  * @limit: credit: granted in all since it was opened, cost bytes
@@ -273,6 +276,9 @@ struct ibr_inflow {
 	u32 src_endpoint;
 	u32 src_generation;
 	bool gone;
+	bool tells;
+	u32 answers;
+	struct wire_frame close;
 	u32 next;
 	u64 missing;
 	u64 limit;
@@ -433,6 +439,17 @@ void ibr_inflow_return_header(struct ibr_inflow *flow);
 void ibr_inflow_announced(struct ibr_inflow *flow);
 /** ibr_inflow_drop() - the flow is over; @tell: say so to the sender. Context: path->lock held */
 void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
+
+/**
+ * ibr_inflow_answer() - queue a frame that tells the sender how a message fared
+ * @flow: on which; one that is gone answers nothing
+ * @frame: FIN or MATCHED; copied
+ *
+ * As ibr_control_send(). Context: path->lock held.
+ */
+void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame);
+/** ibr_inflow_answered() - the answer has arrived, or the path's life is @over. Context: path->lock held */
+void ibr_inflow_answered(struct ibr_frag *frag, bool over);
 
 /** ibr_flow_handle_control() - frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame);

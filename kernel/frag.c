@@ -28,6 +28,7 @@ static void frag_setup(struct ibr_frag *frag)
 	INIT_LIST_HEAD(&frag->link);
 	frag->next = NULL;
 	frag->send = NULL;
+	frag->answers = NULL;
 	frag->payload = frag->inline_payload;
 	memset(&frag->frame, 0, sizeof(frag->frame));
 }

@@ -12,6 +12,7 @@
 #include <linux/types.h>
 #include "reliability/wire.h"
 
+struct ibr_inflow;
 struct ibr_outflow;
 struct ibr_send;
 
@@ -25,6 +26,7 @@ struct ibr_send;
  * @link: in one of the path's queues
  * @next: the next fragment of the same packet, from its assembly until it is acknowledged or lost
  * @send: message that it belongs to, referenced; or NULL
+ * @answers: flow of which it tells how a message fared, referenced until that is acknowledged, or in vain; or NULL
  * @embedded: part of @send's memory, so not freed by itself
  * @control: reliable in native modes too
  * @repeated: transmitted before
@@ -46,6 +48,7 @@ struct ibr_frag {
 	struct list_head link;
 	struct ibr_frag *next;
 	struct ibr_send *send;
+	struct ibr_inflow *answers;
 	void *payload;
 	struct wire_frame frame;
 	u8 inline_payload[] __aligned(8);

@@ -70,8 +70,8 @@ static void message_matched(struct ibr_inflow *flow, u8 wire_flags, u32 sequence
 		.matched.sequence = cpu_to_le32(sequence),
 	};
 
-	if ((wire_flags & WIRE_MSG_SYNC) && !flow->gone)
-		ibr_control_send(flow->path, &frame);
+	if (wire_flags & WIRE_MSG_SYNC)
+		ibr_inflow_answer(flow, &frame);
 }
 
 /* Copy an eager message into its receive and complete that. */

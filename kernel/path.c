@@ -393,6 +393,7 @@ static void forget(struct rel_conn *conn, void *cookie)
 
 	for (frag = cookie; frag; frag = next) {
 		next = frag->next;
+		ibr_inflow_answered(frag, true);
 		ibr_frag_put(frag);
 	}
 }
@@ -405,6 +406,7 @@ static void path_purge(struct ibr_path *path, struct list_head *queue)
 	while ((frag = list_first_entry_or_null(queue, struct ibr_frag, link))) {
 		list_del_init(&frag->link);
 		path->queue--;
+		ibr_inflow_answered(frag, true);
 		ibr_frag_put(frag);
 	}
 }

@@ -44,8 +44,7 @@ static void transfer_fin(struct ibr_inflow *flow, u32 message, int error, u64 le
 		.fin.length = cpu_to_le64(length),
 	};
 
-	if (!flow->gone)
-		ibr_control_send(flow->path, &frame);
+	ibr_inflow_answer(flow, &frame);
 }
 
 static void transfer_result(const struct ibr_transfer *transfer, int status, struct ibr_recv_result *result)

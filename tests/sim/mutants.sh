@@ -105,6 +105,7 @@ discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0
 discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
 step-not-told | outcome | steps table lost sender-dies | flow.c | s/\twhile \(\(transfer = list_first_entry_or_null.*?\n\t\tibr_transfer_abort\(transfer, error\);\n//s; s/(static u32 outflow_abort_pinned.*?)\t\tibr_send_abort\(/$1\t\tibr_send_retire(/s
+step-fin | outcome | steps table fin-lost receiver-dies | flow.c | s/flow->tells = tell && flow->answers;/flow->tells = false;/; s/tell && !flow->answers/tell/
 step-read | fence | steps table still-read | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/(nothing can write to it any more.*?static void window_closed.*?)\twindow_unname\(window\);\n/$1/s; s/(static void window_closed.*?)\twindow_unname\(window\);\n/$1/s
 step-pages | left | steps table sender-pins sender-dies | send.c | s/\tif \(send->finished\)\n\t\tsend_finish\(send\);\n\telse if/\tif/
