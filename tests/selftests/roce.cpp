@@ -6,6 +6,7 @@
 #include "roce.hpp"
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 namespace roce
@@ -70,6 +71,11 @@ bool is_send_only(std::uint8_t operation)
 	return operation == 0x04 || operation == 0x05;
 }
 
+bool is_write_only(std::uint8_t operation)
+{
+	return operation == 0x0a || operation == 0x0b;
+}
+
 std::optional<Opcode> opcode_find(std::uint8_t opcode)
 {
 	const auto transport = static_cast<Transport>(opcode & 0xe0);
@@ -89,9 +95,9 @@ struct TransportName {
 
 constexpr TransportName transports[] = {{rc, "rc-"}, {uc, "uc-"}, {ud, "ud-"}};
 
-std::uint32_t get(View bytes, std::size_t offset, std::size_t count)
+std::uint64_t get(View bytes, std::size_t offset, std::size_t count)
 {
-	std::uint32_t value = 0;
+	std::uint64_t value = 0;
 
 	for (std::size_t i = 0; i < count; i++)
 		value = value << 8 | bytes[offset + i];
@@ -104,14 +110,22 @@ void put(std::span<std::uint8_t> bytes, std::size_t offset, std::size_t count, s
 		bytes[offset + i] = static_cast<std::uint8_t>(value);
 }
 
-/* CRC-32 of Ethernet, bit by bit: these programs have the time, and there is no table to get wrong. */
+/* What CRC-32 of Ethernet makes of one byte. */
+constexpr auto crc32_table = [] {
+	std::array<std::uint32_t, 256> table{};
+
+	for (std::uint32_t byte = 0; byte < table.size(); byte++) {
+		table[byte] = byte;
+		for (int bit = 0; bit < 8; bit++)
+			table[byte] = (table[byte] >> 1) ^ (table[byte] & 1 ? 0xedb88320u : 0);
+	}
+	return table;
+}();
+
 std::uint32_t crc32(std::uint32_t crc, View bytes)
 {
-	for (const std::uint8_t byte : bytes) {
-		crc ^= byte;
-		for (int bit = 0; bit < 8; bit++)
-			crc = (crc >> 1) ^ (crc & 1 ? 0xedb88320u : 0);
-	}
+	for (const std::uint8_t byte : bytes)
+		crc = (crc >> 8) ^ crc32_table[(crc ^ byte) & 0xff];
 	return crc;
 }
 
@@ -120,10 +134,19 @@ std::uint16_t internet_checksum(View bytes)
 	std::uint32_t sum = 0;
 
 	for (std::size_t i = 0; i < bytes.size(); i += 2)
-		sum += get(bytes, i, 2);
+		sum += static_cast<std::uint32_t>(get(bytes, i, 2));
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
 	return static_cast<std::uint16_t>(~sum);
+}
+
+/* It is the one field of the frame that goes out with its lowest byte first. */
+void put_icrc(Bytes &frame)
+{
+	const std::uint32_t crc = icrc(frame);
+
+	for (std::size_t i = 0; i < icrc_bytes; i++)
+		frame[frame.size() - icrc_bytes + i] = static_cast<std::uint8_t>(crc >> (8 * i));
 }
 
 /* Makes true what depends on a frame's length and contents; the pad and the room for the ICRC are there. */
@@ -135,12 +158,7 @@ void seal(Bytes &frame, std::size_t pad)
 	put(frame, udp + 4, 2, frame.size() - udp);
 	put(frame, udp + 6, 2, 0); /* no UDP checksum, as soft-RoCE does */
 	frame[bth + 1] = static_cast<std::uint8_t>((frame[bth + 1] & ~0x30) | pad << 4);
-
-	/* It is the one field of the frame that goes out with its lowest byte first. */
-	const std::uint32_t crc = icrc(frame);
-
-	for (std::size_t i = 0; i < icrc_bytes; i++)
-		frame[frame.size() - icrc_bytes + i] = static_cast<std::uint8_t>(crc >> (8 * i));
+	put_icrc(frame);
 }
 
 void append_payload(Bytes &frame, View payload)
@@ -157,6 +175,11 @@ void append_payload(Bytes &frame, View payload)
 bool Layout::is_send_only() const
 {
 	return roce::is_send_only(opcode & 0x1f);
+}
+
+bool Layout::is_write_only() const
+{
+	return roce::is_write_only(opcode & 0x1f);
 }
 
 std::optional<Layout> parse(View frame)
@@ -178,14 +201,19 @@ std::optional<Layout> parse(View frame)
 
 	if (frame.size() < payload + pad + icrc_bytes)
 		return std::nullopt;
+
+	const bool reth = opcode->operation->reth;
+
 	return Layout{
 		.opcode = frame[bth],
-		.qpn = get(frame, bth + 5, 3),
-		.psn = get(frame, bth + 9, 3),
-		.source = get(frame, ip + 12, 4),
-		.destination = get(frame, ip + 16, 4),
+		.qpn = static_cast<std::uint32_t>(get(frame, bth + 5, 3)),
+		.psn = static_cast<std::uint32_t>(get(frame, bth + 9, 3)),
+		.source = static_cast<std::uint32_t>(get(frame, ip + 12, 4)),
+		.destination = static_cast<std::uint32_t>(get(frame, ip + 16, 4)),
 		.payload = payload,
 		.payload_bytes = frame.size() - payload - pad - icrc_bytes,
+		.address = reth ? get(frame, extended, 8) : 0,
+		.rkey = reth ? static_cast<std::uint32_t>(get(frame, extended + 8, 4)) : 0,
 	};
 }
 
@@ -230,6 +258,27 @@ Bytes with_payload(View frame, View payload)
 	Bytes result(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(layout->payload));
 
 	append_payload(result, payload);
+	return result;
+}
+
+Bytes with_changes(View frame, const Changes &changes)
+{
+	const auto layout = parse(frame);
+	Bytes result(frame.begin(), frame.end());
+
+	if (!layout)
+		throw std::invalid_argument("not a RoCEv2 frame");
+	if ((changes.address || changes.rkey) && !opcode_find(layout->opcode)->operation->reth)
+		throw std::invalid_argument("no address and key in this frame");
+	if (changes.qpn)
+		put(result, bth + 5, 3, *changes.qpn);
+	if (changes.psn)
+		put(result, bth + 9, 3, *changes.psn);
+	if (changes.address)
+		put(result, extended, 8, *changes.address);
+	if (changes.rkey)
+		put(result, extended + 8, 4, *changes.rkey);
+	put_icrc(result);
 	return result;
 }
 

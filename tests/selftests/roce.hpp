@@ -39,8 +39,12 @@ struct Layout {
 	std::uint32_t source, destination; /* IPv4 addresses, host byte order */
 	std::size_t payload;               /* offset */
 	std::size_t payload_bytes;         /* without pad */
+	std::uint64_t address;             /* WRITE, first or only: where to, by which key; else 0 */
+	std::uint32_t rkey;
 
 	[[nodiscard]] bool is_send_only() const;
+	/* The RDMA write of one packet, with or without an immediate. */
+	[[nodiscard]] bool is_write_only() const;
 };
 
 /* Takes a frame apart. Nothing, if it is no whole RoCEv2 frame or its opcode is unknown. The ICRC is not
@@ -56,6 +60,16 @@ std::uint32_t icrc_sent(View frame);
 /* The frame with another payload: lengths, pad, IP checksum and ICRC are put right, all else is kept.
  * It must be one that parse() takes. */
 Bytes with_payload(View frame, View payload);
+
+/* What with_changes() is to put in place of what a frame has. */
+struct Changes {
+	std::optional<std::uint32_t> qpn{}, psn{};
+	std::optional<std::uint64_t> address{}; /* WRITE, first or only */
+	std::optional<std::uint32_t> rkey{};    /* likewise */
+};
+
+/* The frame with other numbers, and an ICRC that is right for them. It must be one that parse() takes. */
+Bytes with_changes(View frame, const Changes &changes);
 
 /* What build() is told. Addresses in host byte order. */
 struct Headers {

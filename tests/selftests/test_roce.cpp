@@ -96,6 +96,9 @@ TEST_P(Frame, parse__understands_it)
 	EXPECT_EQ(layout->source, back ? 0x0a010002u : 0x0a010001u);
 	EXPECT_EQ(layout->destination, back ? 0x0a010001u : 0x0a010002u);
 	EXPECT_EQ(layout->is_send_only(), !back);
+	EXPECT_EQ(layout->is_write_only(), back);
+	EXPECT_EQ(layout->address, back ? 0x55bf6879f000u : 0u);
+	EXPECT_EQ(layout->rkey, back ? 0x607u : 0u);
 }
 
 TEST_P(Frame, parse__refuses_every_shorter_one)
@@ -153,6 +156,46 @@ TEST_P(Frame, with_payload__of_any_length_is_whole)
 		EXPECT_EQ(layout->payload_bytes, bytes);
 		EXPECT_TRUE(std::ranges::equal(payload_of(changed), payload));
 		EXPECT_EQ(roce::icrc(changed), roce::icrc_sent(changed)) << bytes;
+	}
+}
+
+TEST_P(Frame, with_changes__of_nothing_changes_nothing)
+{
+	EXPECT_EQ(roce::with_changes(frame, {}), frame);
+}
+
+TEST_P(Frame, with_changes__changes_what_it_is_told_and_nothing_else)
+{
+	const bool write = GetParam().name == "uc_write_only_9";
+	roce::Changes changes{.qpn = 0x123456, .psn = 0xabcdef};
+
+	if (write) {
+		changes.address = 0x0123456789abcdef;
+		changes.rkey = 0xfedcba98;
+	}
+
+	const Bytes changed = roce::with_changes(frame, changes);
+	const auto layout = roce::parse(changed).value();
+
+	EXPECT_EQ(layout.qpn, 0x123456u);
+	EXPECT_EQ(layout.psn, 0xabcdefu);
+	EXPECT_EQ(layout.address, write ? 0x0123456789abcdefu : 0u);
+	EXPECT_EQ(layout.rkey, write ? 0xfedcba98u : 0u);
+	EXPECT_EQ(roce::icrc(changed), roce::icrc_sent(changed));
+	changes.qpn = GetParam().qpn;
+	changes.psn = GetParam().psn;
+	if (write) {
+		changes.address = 0x55bf6879f000;
+		changes.rkey = 0x607;
+	}
+	EXPECT_EQ(roce::with_changes(changed, changes), frame);
+}
+
+TEST_P(Frame, with_changes__refuses_a_key_where_there_is_none)
+{
+	if (GetParam().name != "uc_write_only_9") {
+		EXPECT_THROW(roce::with_changes(frame, {.rkey = 1}), std::invalid_argument);
+		EXPECT_THROW(roce::with_changes(frame, {.address = 1}), std::invalid_argument);
 	}
 }
 
