@@ -16,11 +16,11 @@
  * What was sent is printed as one JSON object. With RC there is little to attack: soft-RoCE takes a
  * packet only at its turn (--psn), and an old one never reaches the module.
  */
+#include "ethernet.hpp"
 #include "mutation.hpp"
 #include "roce.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -31,28 +31,27 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
-#include <linux/if_packet.h>
 #include <net/ethernet.h>
-#include <net/if.h>
-#include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 namespace
 {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
+using ethernet::address_of;
+using ethernet::Clock;
+using ethernet::Interface;
+using ethernet::microseconds;
+using ethernet::milliseconds;
+using ethernet::Sender;
+using ethernet::Socket;
+using ethernet::text_of;
 
 struct Options {
 	std::string interface;
@@ -81,95 +80,6 @@ struct Options {
 	std::uint32_t gap_us = 500;
 	std::uint64_t seed = 1;
 };
-
-[[noreturn]] void fail_errno(const std::string &what)
-{
-	throw std::system_error(errno, std::generic_category(), what);
-}
-
-class Socket
-{
-public:
-	Socket(int domain, int type, int protocol) : fd_(socket(domain, type | SOCK_CLOEXEC, protocol))
-	{
-		if (fd_ < 0)
-			fail_errno("socket");
-	}
-
-	~Socket()
-	{
-		close(fd_);
-	}
-
-	Socket(const Socket &) = delete;
-	Socket &operator=(const Socket &) = delete;
-
-	[[nodiscard]] int fd() const
-	{
-		return fd_;
-	}
-
-private:
-	int fd_;
-};
-
-/* What the kernel says about a network interface. */
-struct Interface {
-	explicit Interface(const std::string &interface_name) : name(interface_name)
-	{
-		ifreq request = ask(SIOCGIFINDEX, "no interface");
-
-		index = request.ifr_ifindex;
-		request = ask(SIOCGIFHWADDR, "no MAC address of");
-		std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
-		request = ask(SIOCGIFMTU, "no MTU of");
-		mtu = static_cast<std::size_t>(request.ifr_mtu);
-	}
-
-	[[nodiscard]] std::uint32_t address() const
-	{
-		const ifreq request = ask(SIOCGIFADDR, "no IPv4 address of");
-		sockaddr_in address{};
-
-		std::memcpy(&address, &request.ifr_addr, sizeof address);
-		return ntohl(address.sin_addr.s_addr);
-	}
-
-	std::string name;
-	int index = 0;
-	roce::Mac mac{};
-	std::size_t mtu = 0;
-
-private:
-	[[nodiscard]] ifreq ask(unsigned long what, const char *complaint) const
-	{
-		const Socket socket(AF_INET, SOCK_DGRAM, 0);
-		ifreq request{};
-
-		name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-		if (ioctl(socket.fd(), what, &request) < 0)
-			fail_errno(std::string(complaint) + " " + name);
-		return request;
-	}
-};
-
-std::uint32_t address_of(const std::string &text)
-{
-	in_addr address{};
-
-	if (inet_pton(AF_INET, text.c_str(), &address) != 1)
-		throw std::invalid_argument("not an IPv4 address: " + text);
-	return ntohl(address.s_addr);
-}
-
-std::string text_of(std::uint32_t address)
-{
-	char text[INET_ADDRSTRLEN];
-	const in_addr in{htonl(address)};
-
-	inet_ntop(AF_INET, &in, text, sizeof text);
-	return text;
-}
 
 roce::Mac mac_of(const std::string &text)
 {
@@ -225,51 +135,6 @@ roce::Mac resolve(const Interface &interface, std::uint32_t address, millisecond
 		std::this_thread::sleep_for(milliseconds(50));
 	}
 }
-
-sockaddr_ll link_address(const Interface &interface, std::uint16_t protocol)
-{
-	sockaddr_ll address{};
-
-	address.sll_family = AF_PACKET;
-	address.sll_protocol = htons(protocol);
-	address.sll_ifindex = interface.index;
-	return address;
-}
-
-/* Sends frames one by one and counts them. */
-class Sender
-{
-public:
-	Sender(const Interface &interface, microseconds gap) :
-		interface_(interface), gap_(gap), socket_(AF_PACKET, SOCK_RAW, 0)
-	{
-		const sockaddr_ll address = link_address(interface, 0);
-
-		if (bind(socket_.fd(), reinterpret_cast<const sockaddr *>(&address), sizeof address) < 0)
-			fail_errno("cannot bind to " + interface.name);
-	}
-
-	/* Says false if the frame is longer than the interface takes. */
-	bool send(roce::View frame)
-	{
-		if (frame.size() > interface_.mtu + ETH_HLEN)
-			return false;
-		/* A full queue is waited for: the socket blocks, but the queue itself may say ENOBUFS. */
-		while (::send(socket_.fd(), frame.data(), frame.size(), 0) < 0) {
-			if (errno != ENOBUFS && errno != EINTR)
-				fail_errno("cannot send on " + interface_.name);
-			std::this_thread::sleep_for(milliseconds(1));
-		}
-		if (gap_.count())
-			std::this_thread::sleep_for(gap_);
-		return true;
-	}
-
-private:
-	const Interface &interface_;
-	microseconds gap_;
-	Socket socket_;
-};
 
 /* A packet of ibrelk's in its frame, and where it is there. */
 struct Sample {
@@ -340,79 +205,38 @@ private:
 /* Listens to what this node sends, until there are enough samples or the time is over. */
 void capture(const Interface &interface, std::uint32_t destination, milliseconds limit, Samples &samples)
 {
-	const Socket socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
-	const sockaddr_ll address = link_address(interface, ETH_P_ALL);
+	ethernet::Listener listener(interface);
 	const auto deadline = Clock::now() + limit;
-	roce::Bytes buffer(65536);
 
-	if (bind(socket.fd(), reinterpret_cast<const sockaddr *>(&address), sizeof address) < 0)
-		fail_errno("cannot listen on " + interface.name);
 	while (!samples.full()) {
-		const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-		pollfd ready{socket.fd(), POLLIN, 0};
-		sockaddr_ll sender{};
-		socklen_t sender_bytes = sizeof sender;
+		const auto frame = listener.next(deadline);
 
-		if (left.count() <= 0 || poll(&ready, 1, static_cast<int>(left.count())) == 0)
+		if (!frame)
 			return;
-
-		const ssize_t bytes = recvfrom(socket.fd(), buffer.data(), buffer.size(), MSG_DONTWAIT,
-			reinterpret_cast<sockaddr *>(&sender), &sender_bytes);
-
-		if (bytes < 0 || sender.sll_pkttype != PACKET_OUTGOING)
-			continue;
-		if (auto sample = sample_of(
-			    roce::View(buffer).first(static_cast<std::size_t>(bytes)), destination))
+		if (auto sample = sample_of(*frame, destination))
 			samples.offer(std::move(*sample));
 	}
 }
 
-/* The header of a pcap file and of each frame in it, in the byte order of the machine that wrote it. */
-struct PcapFile {
-	std::uint32_t magic = 0xa1b2c3d4;
-	std::uint16_t major = 2, minor = 4;
-	std::uint32_t zone = 0, accuracy = 0, bytes_max = 65536, link = 1; /* Ethernet */
-};
-
-struct PcapFrame {
-	std::uint32_t seconds = 0, fraction = 0, bytes_stored = 0, bytes = 0;
-};
-
 void pcap_write(const std::string &path, const std::vector<Sample> &samples)
 {
-	std::ofstream file(path, std::ios::binary);
-	const PcapFile header;
+	ethernet::PcapWriter file(path);
 
-	file.write(reinterpret_cast<const char *>(&header), sizeof header);
-	for (const Sample &sample : samples) {
-		PcapFrame frame;
-
-		frame.bytes = frame.bytes_stored = static_cast<std::uint32_t>(sample.frame.size());
-		file.write(reinterpret_cast<const char *>(&frame), sizeof frame);
-		file.write(reinterpret_cast<const char *>(sample.frame.data()), frame.bytes);
-	}
-	if (!file.flush())
-		throw std::runtime_error("cannot write " + path);
+	for (const Sample &sample : samples)
+		file.add(sample.frame);
+	file.finish();
 }
 
 void pcap_read(const std::string &path, std::uint32_t destination, Samples &samples)
 {
-	std::ifstream file(path, std::ios::binary);
-	const PcapFile expected;
-	PcapFile header;
-	PcapFrame frame;
+	ethernet::PcapReader file(path);
 
-	if (!file.read(reinterpret_cast<char *>(&header), sizeof header) ||
-		(header.magic != expected.magic && header.magic != 0xa1b23c4d) ||
-		header.link != expected.link)
-		throw std::runtime_error("not a pcap file of Ethernet frames: " + path);
-	while (!samples.full() && file.read(reinterpret_cast<char *>(&frame), sizeof frame)) {
-		roce::Bytes bytes(std::min<std::uint32_t>(frame.bytes_stored, 1 << 20));
+	while (!samples.full()) {
+		const auto frame = file.next();
 
-		if (!file.read(reinterpret_cast<char *>(bytes.data()),
-			    static_cast<std::streamsize>(bytes.size())))
-			throw std::runtime_error("ends within a frame: " + path);
-		if (auto sample = sample_of(bytes, destination))
+		if (!frame)
+			return;
+		if (auto sample = sample_of(*frame, destination))
 			samples.offer(std::move(*sample));
 	}
 }
@@ -539,19 +363,13 @@ bool send_damaged(Sender &sender, const Interface &interface, const Sample &samp
 std::vector<Sample> redirected(const Options &options, const Interface &interface, std::uint32_t destination,
 	std::vector<Sample> samples)
 {
-	constexpr std::size_t qpn_at = 14 + 20 + 8 + 5; /* Ethernet, IPv4, UDP, in the BTH */
 	Samples fresh(4);
 
 	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh);
 	if (fresh.list().empty())
 		throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
-	for (Sample &sample : samples) {
-		const std::uint32_t qpn = fresh.list().front().layout.qpn;
-
-		/* with_payload() makes a new ICRC. */
-		for (int i = 0; i < 3; i++)
-			sample.frame.at(qpn_at + i) = static_cast<std::uint8_t>(qpn >> (16 - 8 * i));
-	}
+	for (Sample &sample : samples)
+		sample.frame = roce::with_changes(sample.frame, {.qpn = fresh.list().front().layout.qpn});
 	return samples;
 }
 
