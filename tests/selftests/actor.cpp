@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * actor plays the part of a process in a test on the cluster, where ibrelk-perf would be too well-behaved:
- *
- *	actor serve --endpoints 16 --expect 400
- *		opens endpoints --number, --number + 1 ..., receives, and looks at every byte of every message
- *		and at the order of those from one sender. Says so when --expect messages have come
- *	actor send --to 10.1.0.2 --endpoints 16 --count 5
- *		from so many endpoints of its own, sends each of as many endpoints of the peer --count
- *messages, and waits until all are complete (--level). Prints the first error, if any, as "status -111: ..."
- *and fails; else it leaves at once as --leave says: it returns, calls _exit(), or kills itself actor die
- *--to 10.1.0.2 --step eager --end kill goes as far as the step and stays there (it prints "ready"), to be
- *killed; or calls exec(), or forks and leaves the child behind
- *
- * The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that
- *there is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
- * exists: eager (many short messages), rendezvous (a long one), poll (waits for a message that never comes).
- */
+//
+// actor plays the part of a process in a test on the cluster, where ibrelk-perf would be too well-behaved:
+//
+//	actor serve --endpoints 16 --expect 400
+//		opens endpoints --number, --number + 1 ..., receives, and looks at every byte of every message
+//		and at the order of those from one sender. Says so when --expect messages have come
+//	actor reuse --bytes 1048576 --expect 10 --hold /tmp/hold
+//		receives into one buffer, which is its own again as soon as a message has come: it looks at
+//		the message, fills the buffer with something else at once, and then looks --looks times, and
+//		as long as the file --hold exists ("holding"), whether all of that stays; only then the
+//		buffer is posted again
+//	actor send --to 10.1.0.2 --endpoints 16 --count 5
+//		from so many endpoints of its own, sends each of as many endpoints of the peer --count
+//		messages, numbered from --first on, and waits until all are complete (--level). Prints the
+//		first error, if any, as "status -111: ..." and fails; else it leaves at once as --leave says:
+//		it returns, calls _exit(), or kills itself. With --spoil N, a buffer consists of bytes N as
+//		soon as what was sent from it is complete
+//	actor die --to 10.1.0.2 --step eager --end kill
+//		goes as far as the step and stays there (it prints "ready"), to be killed; or calls exec(), or
+//		forks and leaves the child behind
+//
+// The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that
+// there is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
+// exists: eager (many short messages), rendezvous (a long one), poll (waits for a message that never comes).
 #include <ibrelk/ibrelk.hpp>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -58,6 +67,10 @@ struct Options {
 	std::uint64_t count = 1;
 	std::uint64_t bytes = 64;
 	std::uint64_t expect = 0;
+	std::uint64_t first = 0;
+	std::uint64_t looks = 1;
+	std::string hold;
+	int spoil = -1;
 };
 
 struct Failed : std::runtime_error {
@@ -232,23 +245,68 @@ public:
 			::pause();
 	}
 
+	[[noreturn]] void reuse()
+	{
+		std::uint64_t received = 0, wrong = 0, changed = 0, looks = 0;
+
+		open(options_.number);
+		buffers_.assign(slots_each, Bytes(options_.bytes));
+		post(0, 0);
+		say("serving");
+		while (received < options_.expect) {
+			const auto completion = next();
+
+			if (completion.status == -ECONNRESET) {
+				post(0, 0);
+				continue;
+			}
+			if (completion.status)
+				throw Failed("receive status " + std::to_string(completion.status));
+
+			const std::uint64_t sender = completion.immediate >> 32;
+			const std::uint64_t number = completion.immediate & 0xffffffff;
+
+			received++;
+			if (!intact(0, completion.length, sender, number)) {
+				wrong++;
+				std::printf("WRONG: message %llu\n", static_cast<unsigned long long>(number));
+			}
+			changed += use(sender, number, received, looks);
+			post(0, 0);
+		}
+		std::printf("received %llu, wrong %llu, changed %llu, looks %llu\n",
+			static_cast<unsigned long long>(received), static_cast<unsigned long long>(wrong),
+			static_cast<unsigned long long>(changed), static_cast<unsigned long long>(looks));
+		std::fflush(stdout);
+		for (;;)
+			::pause();
+	}
+
 	int send_all()
 	{
 		std::vector<std::vector<ibrelk::Peer>> peers(options_.endpoints);
-		Bytes message(options_.bytes);
+		// Native modes have no other level.
+		const std::uint8_t level =
+			level_of(options_.mode.ends_with("-native") ? "buffered" : options_.level);
+		// By turns, so that one stays spoiled while a message is sent from the other.
+		std::array<Bytes, 2> messages{Bytes(options_.bytes), Bytes(options_.bytes)};
 
 		open(0);
 		for (std::uint32_t from = 0; from < options_.endpoints; from++)
 			for (std::uint32_t to = 0; to < options_.endpoints; to++)
 				peers[from].push_back(peer(from, to));
-		for (std::uint64_t number = 0; number < options_.count; number++) {
+		for (std::uint64_t number = options_.first; number < options_.first + options_.count;
+			number++) {
+			Bytes &message = messages[number % messages.size()];
+
 			for (std::uint32_t from = 0; from < options_.endpoints; from++) {
 				fill(message, from, number);
 				for (ibrelk::Peer to : peers[from])
-					send(from, to, message, immediate_of(from, number),
-						level_of(options_.level));
+					send(from, to, message, immediate_of(from, number), level);
 				/* The buffer is used again. */
 				complete_all();
+				if (options_.spoil >= 0)
+					std::ranges::fill(message, static_cast<std::byte>(options_.spoil));
 			}
 		}
 		if (options_.leave == "exit")
@@ -292,6 +350,12 @@ private:
 		std::fflush(stdout);
 	}
 
+	static void say(const char *what, std::uint64_t number)
+	{
+		std::printf("%s %llu\n", what, static_cast<unsigned long long>(number));
+		std::fflush(stdout);
+	}
+
 	static void fill(Bytes &message, std::uint64_t sender, std::uint64_t number)
 	{
 		for (std::size_t i = 0; i < message.size(); i++)
@@ -305,6 +369,40 @@ private:
 			if (buffers_[slot][i] != pattern(sender, number, i))
 				return false;
 		return true;
+	}
+
+	// Uses the buffer that a message was received into for something else. Returns whether anybody else
+	// did so, too.
+	bool use(std::uint64_t sender, std::uint64_t number, std::uint64_t received, std::uint64_t &looks)
+	{
+		Bytes &buffer = buffers_[0];
+		bool held = false, more = true, changed = false;
+
+		for (std::size_t i = 0; i < buffer.size(); i++)
+			buffer[i] = ~pattern(sender, number, i);
+
+		const Bytes mine = buffer;
+
+		for (std::uint64_t i = 0; more && !changed; i++) {
+			// Asked before looking, so that the last look is behind all that happened while it
+			// was held.
+			const bool hold = !options_.hold.empty() && std::filesystem::exists(options_.hold);
+
+			if (hold && !held)
+				say("holding", received);
+			held |= hold;
+			more = hold || i + 1 < options_.looks;
+			changed = buffer != mine;
+			looks++;
+		}
+		if (changed) {
+			std::printf("CHANGED: byte %td of the buffer, after message %llu\n",
+				std::ranges::mismatch(buffer, mine).in1 - buffer.begin(),
+				static_cast<unsigned long long>(number));
+		}
+		if (held)
+			say("held", received);
+		return changed;
 	}
 
 	void begin(ibrelk::Peer to, Bytes &large)
@@ -361,7 +459,7 @@ int main(int argc, char **argv)
 
 	app.add_option("COMMAND", options.command)
 		->required()
-		->check(CLI::IsMember({"serve", "send", "die"}));
+		->check(CLI::IsMember({"serve", "reuse", "send", "die"}));
 	app.add_option("--to", options.to, "IP address of the peer");
 	app.add_option("--mode", options.mode, "mode");
 	app.add_option("--door", options.door, "ioctl, uring or auto");
@@ -370,6 +468,11 @@ int main(int argc, char **argv)
 	app.add_option("--count", options.count, "messages from each endpoint to each");
 	app.add_option("--bytes", options.bytes, "of a message, and of a buffer of the server");
 	app.add_option("--expect", options.expect, "messages after which the server says how it went");
+	app.add_option("--first", options.first, "number of the first message to send");
+	app.add_option("--spoil", options.spoil, "what a sent buffer is filled with")
+		->check(CLI::Range(0, 255));
+	app.add_option("--looks", options.looks, "how often to look at a buffer before it is posted again");
+	app.add_option("--hold", options.hold, "file during whose life it is not posted again");
 	app.add_option("--step", options.step, "how far to go")
 		->check(CLI::IsMember({"open", "connect", "eager", "rendezvous", "poll"}));
 	app.add_option("--end", options.end, "kill (wait for it), exec or fork")
@@ -385,6 +488,8 @@ int main(int argc, char **argv)
 
 		if (options.command == "serve")
 			actor.serve();
+		if (options.command == "reuse")
+			actor.reuse();
 		if (options.command == "send")
 			return actor.send_all();
 		actor.die();
