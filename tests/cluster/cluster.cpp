@@ -17,6 +17,7 @@ namespace
 {
 
 std::unique_ptr<Lab> lab_;
+int cpus_ = 1;
 std::optional<lab::Job> server_;
 
 std::string show(int node, const std::string &what)
@@ -41,6 +42,7 @@ Lab &the_lab()
 	if (!lab_) {
 		lab::Options options;
 
+		options.cpus = cpus_;
 		options.memory_mb = 2560; // room for a message of 1 GiB, twice
 		lab_ = std::make_unique<Lab>(options);
 		for (int node = 1; node <= lab_->nodes(); node++)
@@ -53,6 +55,12 @@ void end_lab()
 {
 	server_.reset();
 	lab_.reset();
+}
+
+void end_lab(int next_cpus)
+{
+	end_lab();
+	cpus_ = next_cpus;
 }
 
 std::string built(const std::string &path)

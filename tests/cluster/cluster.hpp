@@ -26,6 +26,8 @@ using lab::Result;
 Lab &the_lab();
 /// Ends it.
 void end_lab();
+/// The same, and the next one has nodes with so many processors.
+void end_lab(int next_cpus);
 
 /// Path of something that was built.
 std::string built(const std::string &path);

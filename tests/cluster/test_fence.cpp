@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Messages that are received without a copy, into a buffer that is the application's again as soon as they
+// have come: not one byte of it changes any more, whatever the network still has of what was written there.
+// And what was sent is what the buffer held before its completion.
+//
+// tests/selftests/late keeps RDMA writes and sends them again; tests/selftests/actor (reuse) uses the buffer.
+// Of what arrives for a UC queue pair, soft-RoCE counts all packets (rcvd_pkts), and those that it has taken
+// (rdma_recvs). The difference are those that it has refused: so a test knows that late writes have arrived,
+// and did not get in.
+#include "cluster.hpp"
+
+#include <regex>
+
+#include <fmt/format.h>
+
+namespace cluster
+{
+
+namespace
+{
+
+constexpr int message_bytes = 256 << 10;
+constexpr int recorded = 60;           // writes that are kept, of the 66 of a message
+constexpr int short_bytes = 128 << 10; // the shortest that is written, and of one registration
+constexpr int short_writes = 30;       // at least, for each of those
+constexpr int spoiled = 238;           // what a sender's buffer is filled with
+constexpr const char *hold_file = "/tmp/hold";
+constexpr const char *writes_file = "/tmp/writes.pcap";
+
+long number_of(const std::string &text, const std::string &name)
+{
+	std::smatch match;
+
+	EXPECT_TRUE(std::regex_search(text, match, std::regex(name + "\"?:? ([0-9]+)")))
+		<< name << " in " << text;
+	return match.empty() ? -1 : std::stol(match[1]);
+}
+
+// What somebody's buffer has gone through.
+struct Fate {
+	long wrong, changed, looks;
+};
+
+class Fence : public ClusterTest
+{
+protected:
+	void SetUp() override
+	{
+		ClusterTest::SetUp();
+		release();
+		/* A lane is to stay, however slow the emulated nodes are. */
+		for (int node : {1, 2})
+			lab().run_ok(node, "echo 600000 >/sys/module/ibrelk/parameters/auto_uc_idle_ms");
+	}
+
+	void TearDown() override
+	{
+		release();
+		for (int node : {1, 2})
+			lab().run_ok(node, "echo 10000 >/sys/module/ibrelk/parameters/auto_uc_idle_ms");
+		ClusterTest::TearDown();
+	}
+
+	// From now on, who has received a message keeps the buffer.
+	static void hold()
+	{
+		lab().run_ok(2, fmt::format("touch {}", hold_file));
+	}
+
+	static void release()
+	{
+		lab().run_ok(2, fmt::format("rm -f {}", hold_file));
+	}
+
+	// The path is there, and has a queue pair that can write.
+	static void connect(const std::string &mode)
+	{
+		need_server();
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		if (mode != "auto")
+			return;
+		perf("bandwidth --iterations 300 --size 32768 --mode auto");
+		for (int node : {1, 2})
+			lab().wait_until(node, built("user/tools/ibrelk") + " show paths | grep -q auto+uc");
+	}
+
+	static lab::Job start_receiver(const std::string &mode, int messages, int looks = 1)
+	{
+		auto job = lab().start(2,
+			fmt::format("exec {} reuse --mode {} --bytes {} --expect {} --looks {} --hold {}",
+				built("tests/selftests/actor"), mode, message_bytes, messages, looks,
+				hold_file));
+
+		job.wait_for_output("serving", Duration(60));
+		return job;
+	}
+
+	static void send(const std::string &mode, int messages, int first, int bytes = message_bytes)
+	{
+		const Result result = lab().run(1,
+			fmt::format(
+				"{} send --to 10.1.0.2 --mode {} --count {} --first {} --bytes {} --spoil {}",
+				built("tests/selftests/actor"), mode, messages, first, bytes, spoiled),
+			Duration(300));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+	}
+
+	static Fate fate_of(lab::Job &receiver, int messages)
+	{
+		receiver.wait_for_output(fmt::format("received {}, wrong ", messages), Duration(300));
+
+		const std::string output = receiver.output();
+		const Fate fate{number_of(output, "wrong"), number_of(output, ", changed"),
+			number_of(output, "looks")};
+
+		EXPECT_GE(fate.looks, messages) << output;
+		receiver.kill(15);
+		receiver.wait(Duration(60));
+		return fate;
+	}
+
+	static void expect_unharmed(lab::Job &receiver, int messages)
+	{
+		const Fate fate = fate_of(receiver, messages);
+
+		EXPECT_EQ(fate.wrong, 0) << receiver.output();
+		EXPECT_EQ(fate.changed, 0) << receiver.output();
+	}
+
+	static lab::Job start_late(const std::string &arguments)
+	{
+		auto job = lab().start(1,
+			fmt::format("exec {} {} --to 10.1.0.2 --file {}", built("tests/selftests/late"),
+				arguments, writes_file));
+
+		job.wait_for_output("listening", Duration(60));
+		return job;
+	}
+
+	// What it has done.
+	static std::string end_of(lab::Job &late)
+	{
+		const Result result = late.wait(Duration(300));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		return result.output;
+	}
+
+	static std::string stop(lab::Job &late)
+	{
+		late.kill(15);
+		return end_of(late);
+	}
+
+	// How many packets node 2's adapter has refused: without a message, only those that are too late.
+	static Growth refused()
+	{
+		return {"packets refused by node 2", [] {
+				const std::string folder = "/sys/class/infiniband/rxe0/ports/1/hw_counters/";
+				const std::string both = lab().run_ok(
+					2, fmt::format("cd {} && cat rdma_recvs rcvd_pkts", folder));
+
+				return std::stol(both.substr(both.find('\n'))) - std::stol(both);
+			}};
+	}
+
+	// Sends the first message, and keeps its writes, while the buffer that it was received into is in
+	// use.
+	static void record(lab::Job &receiver, const std::string &mode)
+	{
+		Growth written = growth(2, "rx_written", mode);
+		auto late = start_late(fmt::format("record --packets {}", recorded));
+
+		hold();
+		send(mode, 1, 0);
+		ASSERT_EQ(number_of(end_of(late), "seen"), recorded);
+		ASSERT_GE(written.value(), recorded);
+		receiver.wait_for_output("holding 1\n", Duration(60));
+	}
+
+	static void expect_refused(Growth &none, const lab::Job &receiver)
+	{
+		const auto unchanged = [&] {
+			return receiver.output().find("CHANGED") == std::string::npos;
+		};
+
+		EXPECT_TRUE(none.reaches(recorded, Duration(60), unchanged)) << receiver.output();
+	}
+
+	// The writes of a finished transfer arrive once more; the node gets them all, and refuses them all.
+	static void replay(const lab::Job &receiver)
+	{
+		Growth none = refused();
+		auto late = start_late("send");
+
+		EXPECT_EQ(number_of(end_of(late), "sent"), recorded);
+		expect_refused(none, receiver);
+	}
+
+	// The same for the queue pair of the path now, with the PSN that it expects.
+	static void replay_redirected(const lab::Job &receiver, const std::string &mode)
+	{
+		Growth none = refused();
+		auto late = start_late("send --redirect");
+
+		/* It learns both from what the node sends. */
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		EXPECT_EQ(number_of(end_of(late), "sent"), recorded);
+		expect_refused(none, receiver);
+	}
+
+	static void release_and_wait(lab::Job &receiver, int received)
+	{
+		release();
+		receiver.wait_for_output(fmt::format("held {}\n", received), Duration(60));
+	}
+
+	// While messages are sent, something follows each write. Returns how many somethings.
+	static long shadowed(const std::string &with, const std::string &mode, int messages, int bytes)
+	{
+		auto late = start_late("shadow --gap-us 0 --with " + with);
+
+		send(mode, messages, 1, bytes);
+		return number_of(stop(late), "sent");
+	}
+
+	// Copies that arrive before, while, and after the windows that they were written to are closed.
+	static void copies_around_the_end(int messages)
+	{
+		const std::string mode = "uc-reliable";
+
+		connect(mode);
+		auto receiver = start_receiver(mode, messages, 3);
+		Growth written = growth(2, "rx_written", mode);
+		Growth duplicates = growth(2, "rx_duplicates", mode);
+		Growth none = refused();
+		const long sent = shadowed("copy --spread-us 10000", mode, messages, short_bytes);
+
+		expect_unharmed(receiver, messages);
+		EXPECT_GE(written.value(), messages * short_writes);
+		EXPECT_GE(sent, messages * short_writes);
+		/* Either side of the end was met. */
+		EXPECT_GT(duplicates.value(), messages) << "copies in time";
+		EXPECT_GT(none.value(), messages) << "copies too late";
+	}
+
+	// A bad wire, and either buffer used for other things at once.
+	static void bad_wire(const std::string &mode, int messages)
+	{
+		const bool writes = mode != "ud-reliable", loses = mode != "uc-native";
+		const std::string netem = "duplicate 20% delay 5ms 5ms";
+
+		connect(mode);
+		auto receiver = start_receiver(mode, messages, 3);
+		auto watcher = start_late(fmt::format("watch --byte {}", spoiled));
+		Growth written = growth(2, "rx_written", mode);
+		Growth duplicates = growth(2, "rx_duplicates", mode);
+		Growth repeated("what node 1 has sent again", [&] {
+			return counter(1, "retransmits_rack", mode) + counter(1, "retransmits_probe", mode) +
+				counter(1, "retransmits_timeout", mode);
+		});
+		Growth none = refused();
+
+		for (int node : {1, 2})
+			lab().set_fault(node, netem + (loses ? " loss 2%" : ""));
+		send(mode, messages, 0);
+
+		const std::string watched = stop(watcher);
+
+		expect_unharmed(receiver, messages);
+		EXPECT_GT(number_of(watched, "seen"), messages * recorded) << watched;
+		EXPECT_EQ(number_of(watched, "spoiled"), 0) << watched;
+		EXPECT_EQ(number_of(watched, "missed"), 0) << watched;
+		EXPECT_GT(duplicates.value(), 0);
+		if (loses) {
+			EXPECT_GT(repeated.value(), 0);
+		}
+		if (writes) {
+			EXPECT_GT(written.value(), messages * recorded / 2);
+			EXPECT_GT(none.value(), 0) << "no copy was too late";
+		}
+	}
+};
+
+class FenceModes : public Fence, public ::testing::WithParamInterface<std::string>
+{
+};
+
+// After the transfer, during later ones to the same buffer, and after more than 256 registrations.
+TEST_P(FenceModes, writes_replayed_after_their_transfer)
+{
+	constexpr int during = 40, registrations = 300, all = 1 + during + registrations + 1;
+	const std::string mode = GetParam();
+
+	connect(mode);
+	auto receiver = start_receiver(mode, all);
+	Growth written = growth(2, "rx_written", mode);
+	Growth copied = growth(2, "windows_copied", mode);
+	Growth none = refused();
+
+	record(receiver, mode);
+	replay(receiver);
+	replay_redirected(receiver, mode);
+	release_and_wait(receiver, 1);
+
+	auto late = start_late("send --count 0 --gap-us 2000");
+
+	EXPECT_TRUE(none.reaches(3 * recorded)) << "it has not begun";
+	const long before = none.value();
+	send(mode, during, 1);
+	EXPECT_GT(none.value() - before, recorded) << "not while messages were sent";
+	const long replayed = number_of(stop(late), "sent");
+
+	send(mode, registrations, 1 + during, short_bytes);
+	hold();
+	send(mode, 1, all - 1);
+	receiver.wait_for_output(fmt::format("holding {}\n", all), Duration(120));
+	EXPECT_EQ(copied.value(), 0);
+	EXPECT_GE(written.value(), (1 + during) * recorded + registrations * short_writes);
+	replay(receiver);
+	replay_redirected(receiver, mode);
+	release_and_wait(receiver, all);
+	expect_unharmed(receiver, all);
+	EXPECT_GE(none.value(), replayed + 4 * recorded);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FenceModes, ::testing::Values("uc-reliable", "uc-native", "auto"),
+	[](const auto &info) { return test_name(info.param); });
+
+// That a key is in use again by the time that an old write comes is played by giving the write that key.
+TEST_F(Fence, a_key_in_use_again_is_no_good_without_its_address)
+{
+	constexpr int messages = 20;
+	const std::string mode = "uc-reliable";
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 1 + messages);
+
+	record(receiver, mode);
+	release_and_wait(receiver, 1);
+
+	/* Writes leave one by one, so that what follows one arrives before the next, and the key is alive. */
+	Growth none = refused();
+	lab().set_fault(1, "rate 20mbit");
+	const long sent = shadowed("key", mode, messages, message_bytes);
+
+	EXPECT_GE(sent, messages * recorded);
+	expect_unharmed(receiver, 1 + messages);
+	EXPECT_TRUE(none.reaches(sent));
+}
+
+// The test of this test: with key and address, what follows a write in the same way does its harm.
+TEST_F(Fence, what_has_key_and_address_does_get_in)
+{
+	constexpr int messages = 5;
+	const std::string mode = "uc-reliable";
+
+	connect(mode);
+	auto receiver = start_receiver(mode, messages);
+
+	lab().set_fault(1, "rate 20mbit");
+	EXPECT_GE(shadowed("damage", mode, messages, message_bytes), messages * recorded);
+
+	const Fate fate = fate_of(receiver, messages);
+
+	EXPECT_EQ(fate.wrong, messages) << receiver.output();
+	EXPECT_EQ(fate.changed, 0) << receiver.output();
+}
+
+TEST_F(Fence, writes_replayed_after_their_queue_pair)
+{
+	const std::string mode = "uc-reliable";
+
+	if (lab().options().kernel != "6.1")
+		GTEST_SKIP() << "from 6.12 on soft-RoCE drops a packet that is too long, and its queue pair "
+				"lives on";
+	connect(mode);
+	auto receiver = start_receiver(mode, 2);
+
+	record(receiver, mode);
+
+	auto traffic = lab().start(1,
+		built("user/tools/ibrelk-perf") +
+			" bibandwidth 10.1.0.2 --verify --mixed --size 600 --iterations 100000000 --timeout "
+			"60 --mode " +
+			mode);
+	Growth rebuilt = growth(2, "reconnects", mode);
+
+	ASSERT_TRUE(rebuilt.reaches(1, Duration(90), [&] {
+		lab().run(1,
+			built("tests/selftests/inject") +
+				" --interface eth0 --to 10.1.0.2 --replay-mutated --kinds oversized "
+				"--packets 4 "
+				"--limit 3");
+		return traffic.running();
+	})) << traffic.output();
+	traffic.kill(15);
+	traffic.wait(Duration(60));
+	replay_redirected(receiver, mode);
+	release_and_wait(receiver, 1);
+	send(mode, 1, 1);
+	expect_unharmed(receiver, 2);
+}
+
+// The receiver's path goes with the sender's module, and its memory does not.
+TEST_F(Fence, writes_replayed_after_their_path)
+{
+	const std::string mode = "uc-reliable";
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 2);
+
+	record(receiver, mode);
+	ASSERT_EQ(unload_module(1).status, 0);
+	load_module(1);
+	perf("latency --iterations 2 --size 8 --mode " + mode);
+	replay_redirected(receiver, mode);
+	release_and_wait(receiver, 1);
+	send(mode, 1, 1);
+	expect_unharmed(receiver, 2);
+}
+
+TEST_F(Fence, copies_of_writes_around_the_end_of_their_window)
+{
+	copies_around_the_end(60);
+}
+
+class FenceWire : public Fence, public ::testing::WithParamInterface<std::string>
+{
+};
+
+TEST_P(FenceWire, buffers_used_at_once_on_a_bad_wire)
+{
+	bad_wire(GetParam(), 20);
+}
+
+TEST_P(FenceWire, long_buffers_used_at_once_on_a_bad_wire)
+{
+	bad_wire(GetParam(), 500);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FenceWire, ::testing::Values("uc-reliable", "uc-native", "auto", "ud-reliable"),
+	[](const auto &info) { return test_name(info.param); });
+
+// On nodes with two processors: a write lands on one while its region goes on the other.
+class FenceSmp : public Fence
+{
+protected:
+	static void SetUpTestSuite()
+	{
+		end_lab(2);
+	}
+
+	static void TearDownTestSuite()
+	{
+		end_lab(1);
+	}
+};
+
+TEST_F(FenceSmp, long_copies_of_writes_around_the_end_of_their_window)
+{
+	ASSERT_EQ(std::stoi(lab().run_ok(2, "nproc")), 2);
+	copies_around_the_end(2000);
+}
+
+TEST_F(FenceSmp, long_buffers_used_at_once_on_a_bad_wire)
+{
+	bad_wire("uc-reliable", 500);
+}
+
+} // namespace
+
+} // namespace cluster
