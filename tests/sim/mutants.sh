@@ -104,11 +104,10 @@ claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\
 discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n//
 discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
-step-not-told | outcome | steps table lost sender-dies | flow.c | s/\twhile \(\(transfer = list_first_entry_or_null.*?\n\t\tibr_transfer_abort\(transfer, error\);\n//s; s/(static u32 outflow_abort_pinned.*?)\t\tibr_send_abort\(/$1\t\tibr_send_retire(/s
+step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/if \(!transfer->dying\)\n\t\ttransfer_end\(transfer, error\);/list_del_init(&transfer->link);/
 step-fin | outcome | steps table fin-lost receiver-dies | flow.c | s/flow->tells = tell && flow->answers;/flow->tells = false;/; s/tell && !flow->answers/tell/
 step-read | fence | steps table still-read | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
-step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/(nothing can write to it any more.*?static void window_closed.*?)\twindow_unname\(window\);\n/$1/s; s/(static void window_closed.*?)\twindow_unname\(window\);\n/$1/s
+step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/\tif \(window->name\)\n\t\twindow->transfer->flow->path->written\[.*?\] = NULL;\n//
 step-pages | left | steps table sender-pins sender-dies | send.c | s/\tif \(send->finished\)\n\t\tsend_finish\(send\);\n\telse if/\tif/
 alloc-deregister | outcome | steps alloc uc-reliable --stride 1 | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mr->work, HZ\);\n//
-alloc-starved | outcome | steps alloc ud-reliable --stride 1 | rendezvous.c | s/\t\tpath->starved = true;\n\t\treturn NULL;/\t\treturn NULL;/
 TABLE

@@ -648,8 +648,9 @@ void play(u64 seed, const Mode &mode, Step step, Cause cause, const std::string 
 
 // ---- allocations -------------------------------------------------------------------------------
 
-// What may come of a message for which one allocation has failed, at whichever end.
-const char *const alloc_outcomes[] = {"ok/ok"};
+// What may come of a message for which one allocation has failed, at whichever end: what describes the
+// transfer is the one thing that a receiver cannot do without, and he says so.
+const char *const alloc_outcomes[] = {"ok/ok", "ENOMEM/ENOMEM"};
 
 // One that is refused is posted again: there is memory now.
 void post_somehow(Scene &scene, u32 node)
