@@ -4,6 +4,12 @@
 // statistics, the end. Every call must succeed or give a clean error, and every command that was
 // accepted must be answered. The kernel's own checks (KASAN, lockdep, kmemleak) look for the rest.
 //
+// With the arguments "transfer" and a step in bytes: what happens outside of system calls, too, in softirqs
+// and workers. Long messages go from one soft-RoCE device to another one of the same node, and failslab lets
+// one allocation fail that is made by the module, or by anybody on its behalf: the first one, then later and
+// later ones, until none is left. Each message must arrive intact, or end with an error of those that are
+// documented; the next one must arrive.
+//
 // Talks to the module without the library, whose own allocations are none of our business. Needs a
 // kernel with CONFIG_FAULT_INJECTION_DEBUG_FS and root; see Documentation/fault-injection there.
 
@@ -13,12 +19,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace
@@ -28,6 +37,7 @@ constexpr std::uint64_t wait_ns = 10'000'000'000;
 constexpr int faults_max = 100'000;
 int nth_file = -1;
 int faults = 0;
+bool ends_lives = false; // for want of memory, which the other end hears of as a reset
 
 [[noreturn]] void fail(const char *what, int error)
 {
@@ -38,7 +48,8 @@ int faults = 0;
 // An injected fault shows as one of these; anything else is an error that blames the wrong thing.
 bool clean(int error)
 {
-	return error == ENOMEM || error == EFAULT || error == ENFILE || error == EMFILE;
+	return error == ENOMEM || error == EFAULT || error == ENFILE || error == EMFILE ||
+		(ends_lives && error == ECONNRESET);
 }
 
 // Return: the call succeeded.
@@ -138,16 +149,19 @@ private:
 	std::size_t bytes_ = 0;
 };
 
-bool open_endpoint(int device, int ring, descriptor &endpoint, ibrelk_addr &addr)
+using ip4 = std::array<unsigned char, 4>;
+constexpr ip4 loopback{127, 0, 0, 1};
+
+bool open_endpoint(
+	int device, int ring, std::uint32_t mode, const ip4 &ip, descriptor &endpoint, ibrelk_addr &addr)
 {
 	ibrelk_endpoint_create create{};
 
-	create.mode = IBRELK_MODE_UD_RELIABLE;
+	create.mode = mode;
 	create.send_ring = ring;
 	create.recv_ring = ring;
 	create.local.gid[10] = create.local.gid[11] = 0xff;
-	create.local.gid[12] = 127;
-	create.local.gid[15] = 1;
+	std::copy(ip.begin(), ip.end(), create.local.gid + 12);
 	if (!check("endpoint create", ioctl(device, IBRELK_IOC_ENDPOINT_CREATE, &create)))
 		return false;
 	endpoint.reset(create.fd);
@@ -171,8 +185,8 @@ void expect_answer(const char *what, int status)
 		fail(what, -status);
 }
 
-// One message. Its buffers are checked if nothing failed.
-void exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uint32_t peer, std::size_t size)
+// One message. Its buffers are checked if nothing failed. Return: it has arrived.
+bool exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uint32_t peer, std::size_t size)
 {
 	// Static, so that the buffers are there before allocations begin to fail.
 	static std::vector<unsigned char> from(5 << 20, 0x5a), to(5 << 20);
@@ -188,24 +202,29 @@ void exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uin
 	send.addr = reinterpret_cast<std::uintptr_t>(from.data());
 	send.length = size;
 	if (!submit(receiver, recv))
-		return;
+		return false;
+	int sent = -ENOMEM;
 	if (submit(sender, send)) {
-		const int sent = from_ring.next();
+		sent = from_ring.next();
+		expect_answer("send", sent);
+	}
+	if (sent == 0) {
 		const int received = to_ring.next();
 
-		expect_answer("send", sent);
 		expect_answer("receive", received);
 		if (received == 0 && std::memcmp(from.data(), to.data(), size) != 0)
 			fail("data is wrong", EIO);
-		return;
+		return received == 0;
 	}
+	// The receive is over, too, or still waits for a message.
 	ibrelk_command cancel{};
 
 	cancel.opcode = IBRELK_OP_CANCEL;
-	if (submit(receiver, cancel)) {
-		to_ring.next();
-		to_ring.next();
-	}
+	while (!submit(receiver, cancel))
+		;
+	to_ring.next();
+	to_ring.next();
+	return false;
 }
 
 void live()
@@ -222,7 +241,8 @@ void live()
 	check("query", ioctl(device.get(), IBRELK_IOC_QUERY, &query));
 	for (int i = 0; i < 2; i++)
 		if (!rings[i].open(device.get()) ||
-			!open_endpoint(device.get(), rings[i].fd(), endpoint[i], addr[i]))
+			!open_endpoint(device.get(), rings[i].fd(), IBRELK_MODE_UD_RELIABLE, loopback,
+				endpoint[i], addr[i]))
 			return;
 	peer.addr = addr[1];
 	if (!check("peer add", ioctl(endpoint[0].get(), IBRELK_IOC_PEER_ADD, &peer)))
@@ -274,9 +294,113 @@ bool happened()
 	return std::atoi(text.data()) == 0;
 }
 
+// failslab, for what the module does, or has done.
+class failslab
+{
+public:
+	failslab()
+	{
+		std::uint64_t first = 0, bytes = 0;
+		std::FILE *modules = std::fopen("/proc/modules", "r");
+		std::array<char, 512> line{};
+
+		while (modules != nullptr && std::fgets(line.data(), line.size(), modules) != nullptr)
+			if (std::sscanf(line.data(), "ibrelk %" SCNu64 " %*s %*s %*s %" SCNx64, &bytes,
+				    &first) == 2)
+				break;
+		if (first == 0)
+			fail("/proc/modules does not say where the module is", ENOENT);
+		set("require-start", first);
+		set("require-end", first + bytes);
+		set("stacktrace-depth", 32);
+		set("interval", 1);
+	}
+	~failslab()
+	{
+		disarm();
+	}
+	failslab(const failslab &) = delete;
+	failslab &operator=(const failslab &) = delete;
+
+	// The first allocation fails after so many bytes.
+	static void arm(std::uint64_t bytes)
+	{
+		set("space", bytes);
+		set("times", 1);
+		set("probability", 100);
+	}
+
+	static void disarm()
+	{
+		set("probability", 0);
+	}
+
+	static bool happened()
+	{
+		std::array<char, 16> text{};
+		const int fd = open("/sys/kernel/debug/failslab/times", O_RDONLY);
+
+		if (fd < 0 || read(fd, text.data(), text.size() - 1) < 0)
+			fail("reading failslab", errno);
+		close(fd);
+		return std::atoi(text.data()) == 0;
+	}
+
+private:
+	static void set(const std::string &name, std::uint64_t value)
+	{
+		const bool hexadecimal = name.rfind("require", 0) == 0;
+		std::array<char, 32> text{};
+
+		std::snprintf(text.data(), text.size(), hexadecimal ? "0x%" PRIx64 : "%" PRIu64, value);
+		put(("/sys/kernel/debug/failslab/" + name).c_str(), text.data());
+	}
+};
+
+// One fault for each @step bytes that are allocated on the way.
+int transfers(const char *name, std::uint32_t mode, std::uint64_t step)
+{
+	constexpr std::size_t size = 300'000;
+	const ip4 ips[] = {{10, 9, 0, 1}, {10, 9, 0, 2}};
+	descriptor device(open(IBRELK_DEVICE_PATH, O_RDWR | O_CLOEXEC));
+	ring rings[2];
+	descriptor endpoint[2];
+	ibrelk_addr addr[2];
+	ibrelk_peer peer{};
+	int arrived = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (!rings[i].open(device.get()) ||
+			!open_endpoint(device.get(), rings[i].fd(), mode, ips[i], endpoint[i], addr[i]))
+			fail("opening", errno);
+	peer.addr = addr[1];
+	if (!check("peer add", ioctl(endpoint[0].get(), IBRELK_IOC_PEER_ADD, &peer)))
+		fail("peer add", errno);
+	const auto message = [&] {
+		return exchange(endpoint[0].get(), endpoint[1].get(), rings[0], rings[1], peer.handle, size);
+	};
+	if (!message())
+		fail("the first message does not arrive", EIO);
+
+	const failslab slab;
+	for (faults = 1; faults < faults_max; faults++) {
+		failslab::arm((faults - 1) * step);
+		arrived += message();
+		const bool done = !failslab::happened();
+		failslab::disarm();
+		if (done)
+			break;
+		if (!message())
+			fail("the next message does not arrive", EIO);
+	}
+	std::printf("failnth: %s: %d faults, one at a time; %d messages arrived all the same\n", name,
+		faults - 1, arrived - 1);
+	return faults > 50 && faults < faults_max ? 0 : 1;
+}
+
 } // namespace
 
-int main()
+int main(int argc, char **argv)
 {
 	put("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
 	put("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
@@ -285,6 +409,12 @@ int main()
 	put("/sys/kernel/debug/failslab/verbose", "0");
 	put("/sys/kernel/debug/fail_page_alloc/verbose", "0");
 	put("/sys/kernel/debug/fail_usercopy/verbose", "0");
+	if (argc > 1 && std::string(argv[1]) == "transfer") {
+		ends_lives = true;
+		const std::uint64_t step = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1024;
+		return transfers("uc-reliable", IBRELK_MODE_UC_RELIABLE, step) |
+			transfers("ud-reliable", IBRELK_MODE_UD_RELIABLE, step);
+	}
 	nth_file = open("/proc/self/fail-nth", O_RDWR);
 	if (nth_file < 0)
 		fail("/proc/self/fail-nth", errno);
