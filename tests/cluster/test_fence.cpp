@@ -279,7 +279,10 @@ protected:
 		}
 		if (writes) {
 			EXPECT_GT(written.value(), messages * recorded / 2);
-			EXPECT_GT(none.value(), 0) << "no copy was too late";
+			/* Where something was lost, its repeat is later than all copies. */
+			if (!loses) {
+				EXPECT_GT(none.value(), 0) << "no copy was too late";
+			}
 		}
 	}
 };
