@@ -216,14 +216,17 @@ static void drive_acked(struct rel_conn *conn, void *cookie)
 {
 	struct ibr_path *path = container_of(conn, struct ibr_path, rel);
 	struct ibr_frag *frag, *next;
+	struct ibr_inflow *answered;
 
 	for (frag = cookie; frag; frag = next) {
 		next = frag->next;
 		path->memory -= frag->payload_len;
 		if (frag->send)
 			ibr_send_acked(frag->send);
-		ibr_inflow_answered(frag, false);
+		answered = frag->answers;
 		ibr_frag_put(frag);
+		if (answered)
+			ibr_inflow_answered(answered, false);
 	}
 }
 

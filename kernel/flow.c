@@ -839,14 +839,9 @@ void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame)
 	flow->answers++;
 }
 
-void ibr_inflow_answered(struct ibr_frag *frag, bool over)
+void ibr_inflow_answered(struct ibr_inflow *flow, bool over)
 {
-	struct ibr_inflow *flow = frag->answers;
-
-	if (!flow)
-		return;
 	lockdep_assert_held(&flow->path->lock);
-	frag->answers = NULL;
 	flow->answers--;
 	if (flow->tells && !flow->answers && !over)
 		ibr_control_send(flow->path, &flow->close);

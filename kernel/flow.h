@@ -448,8 +448,8 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
  * As ibr_control_send(). Context: path->lock held.
  */
 void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame);
-/** ibr_inflow_answered() - the answer has arrived, or the path's life is @over. Context: path->lock held */
-void ibr_inflow_answered(struct ibr_frag *frag, bool over);
+/** ibr_inflow_answered() - an answer has arrived, or the path's life is @over. Context: path->lock held */
+void ibr_inflow_answered(struct ibr_inflow *flow, bool over);
 
 /** ibr_flow_handle_control() - frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame);

@@ -393,7 +393,8 @@ static void forget(struct rel_conn *conn, void *cookie)
 
 	for (frag = cookie; frag; frag = next) {
 		next = frag->next;
-		ibr_inflow_answered(frag, true);
+		if (frag->answers)
+			ibr_inflow_answered(frag->answers, true);
 		ibr_frag_put(frag);
 	}
 }
@@ -406,7 +407,8 @@ static void path_purge(struct ibr_path *path, struct list_head *queue)
 	while ((frag = list_first_entry_or_null(queue, struct ibr_frag, link))) {
 		list_del_init(&frag->link);
 		path->queue--;
-		ibr_inflow_answered(frag, true);
+		if (frag->answers)
+			ibr_inflow_answered(frag->answers, true);
 		ibr_frag_put(frag);
 	}
 }
