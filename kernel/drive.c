@@ -271,25 +271,34 @@ static bool drive_queue(struct ibr_path *path, struct list_head *queue)
 	return true;
 }
 
-static bool flow_goes_on(const struct ibr_outflow *flow)
+/* What has nothing more to send is not ready. */
+static bool flow_goes_on(struct ibr_outflow *flow)
 {
+	if (list_empty(&flow->queue))
+		list_del_init(&flow->ready);
 	return !list_empty(&flow->ready) && !flow->patient_until;
 }
 
-/* The turn of the first flow: a message, and as many more as find room in the same packet. Return: false when blocked. */
+/*
+ * The turn of the first flow: a message, and more as long as they find room in the same packet. Once the first one is
+ * sent it has had its turn, whatever becomes of the others. Return: false when blocked.
+ */
 static bool drive_flow(struct ibr_path *path)
 {
 	struct ibr_outflow *flow = list_first_entry(&path->ready, struct ibr_outflow, ready);
-	bool sent;
+	const struct ibr_slot *slot;
+	bool turn, sent;
 
 	/* A closing flow may drop its last reference with its last message. */
 	kref_get(&flow->ref);
-	do {
+	turn = ibr_send_start(path, flow);
+	slot = path->packet.slot;
+	sent = turn;
+	while (flow_goes_on(flow) && sent && slot && slot == path->packet.slot)
 		sent = ibr_send_start(path, flow);
-		if (list_empty(&flow->queue))
-			list_del_init(&flow->ready);
-	} while (sent && flow_goes_on(flow) && path->packet.slot);
-	if (sent && flow_goes_on(flow))
+	if (turn && path->flow_turns)
+		path->flow_turns--;
+	if (turn && flow_goes_on(flow))
 		list_move_tail(&flow->ready, &path->ready);
 	ibr_outflow_put(flow);
 	return sent;
@@ -314,18 +323,20 @@ static bool drive_turn(struct ibr_path *path)
 {
 	struct ibr_send *send = list_first_entry_or_null(&path->bulk, struct ibr_send, bulk);
 
-	if (path->flow_turns && !list_empty(&path->ready)) {
-		if (!drive_flow(path))
-			return false;
-		path->flow_turns--;
-	} else if (path->bulk_turns && send) {
-		if (!ibr_bulk_fill(path, send))
-			return false;
-		path->bulk_turns--;
-	} else {
-		path->flow_turns = max(path_ready_flows(path), 1u);
-		path->bulk_turns = IBR_BULK_TURNS;
+	if (list_empty(&path->ready))
+		path->flow_turns = min(path->flow_turns, 1u);
+	else if (path->flow_turns)
+		return drive_flow(path);
+	if (path->bulk_turns && send) {
+		if (ibr_bulk_fill(path, send)) {
+			path->bulk_turns--;
+			return true;
+		}
+		/* A message may need less: no memory, and of native modes no credit. */
+		return !list_empty(&path->ready) && drive_flow(path);
 	}
+	path->flow_turns = max(path_ready_flows(path), 1u);
+	path->bulk_turns = IBR_BULK_TURNS;
 	return true;
 }
 

@@ -77,7 +77,8 @@ kick-lost | wake | wr_max=8 interrupt=500000 post_ns=3000 softirq_us=20 modes=2 
 blocked-for-good | wake | modes=96 messages=400 size_max=3000 big=0 nodes=2 endpoints=1 levels=15 app_us=100 batch=64 closes=8 eager_max=1500 delay_ns=20000000 faults_ms=200 restarts=0 | send.c | s/(waiting. \*\/\n)\tibr_outflow_wake\(flow\);/$1/
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\)\)\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\t\tWRITE_ONCE\(qp->armed, true\);\n\t\tret = ib_req_notify_cq.*?;\n//
-turns-none | turn | endpoints=3 mtu=256 size_max=9000 modes=32 | drive.c | s/\t\tpath->bulk_turns--;\n//
+turns-none | turn | endpoints=3 mtu=256 size_max=9000 modes=32 | drive.c | s/\t\t\tpath->bulk_turns--;\n//
+turns-long | turn | endpoints=3 size_max=100 modes=32 late=0 | drive.c | s/ && slot == path->packet.slot/ && path->packet.slot/
 slot-taken | wake\|progress | endpoints=2 modes=48 messages=95 size_max=70000 app_us=3 mtu=512 delay_ns=1148 wr_max=16 softirq_us=10 work_us=100 restarts=0 | transport/verbs.c | s/waiting && qp_seek_slot\(qp\)/waiting \&\& (qp_reap(qp), qp->free_count)/
 multi-order | bound\|order\|progress | multis=500000 late=5000 tags=1 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &multi->match\);/found = NULL;/
 multi-overlap | bytes | multis=700000 modes=32 | recv.c | s/\t\tmulti->used \+= min\(ALIGN\(length, PART_ALIGN\), left\);\n//

@@ -28,6 +28,8 @@ struct watch {
 	u64 timeouts;
 	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
 	bool down;
+	const struct ibr_outflow *turn;	/* who has sent last ... */
+	u32 messages;			/* ... so many in a row, while others wait */
 	struct {
 		const struct ibr_outflow *flow;	/* it waits for its turn ... */
 		u32 behind;			/* ... since so many fragments of transfers */
@@ -150,10 +152,17 @@ bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	bool sent = __real_ibr_send_start(path, flow);
 	u32 i;
 
-	for (i = 0; sent && i < WAITING_MAX; i++)
+	if (!sent)
+		return false;
+	for (i = 0; i < WAITING_MAX; i++)
 		if (watch->waiting[i].flow == flow)
 			watch->waiting[i].flow = NULL;
-	return sent;
+	if (watch->turn != flow || list_empty(&path->ready) || list_is_singular(&path->ready))
+		watch->messages = 0;
+	watch->turn = flow;
+	if (++watch->messages > WIRE_FRAMES_MAX + 1)
+		sim_fail("turn", "path: a flow sent %u messages in a row while another waits", watch->messages);
+	return true;
 }
 
 static u32 behind(const struct watch *watch, const struct ibr_outflow *flow)
