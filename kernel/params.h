@@ -14,7 +14,7 @@
 #endif
 
 /* Limits of the user interface, reported by IBRELK_IOC_QUERY. */
-#define IBR_MESSAGE_MAX		(32ull << 30)	/* bytes of a message, a posted receive, and a region */
+#define IBR_MESSAGE_MAX		(32ull << 30)	/* bytes of a message, and of a posted receive */
 #define IBR_BATCH_MAX		1024u		/* commands in one submission */
 #define IBR_RECVS_MAX		(128u << 10)	/* receives posted on an endpoint */
 #define IBR_MULTI_MAX		(4u << 20)	/* bytes of a multi-receive's buffer; at most IBR_UMEM_RESIDENT */

@@ -62,7 +62,7 @@ struct file *ibr_region_create(const struct ibrelk_region_create *create)
 	struct file *file;
 
 	if (create->flags & ~IBRELK_REGION_WRITE || create->reserved || !create->length ||
-	    create->length > IBR_MESSAGE_MAX)
+	    create->length > IBRELK_REGION_MAX)
 		return ERR_PTR(-EINVAL);
 	if (create->addr != (unsigned long)create->addr || !access_ok(user, create->length))
 		return ERR_PTR(-EFAULT);

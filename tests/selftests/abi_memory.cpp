@@ -715,7 +715,7 @@ KTAP_TEST(memory__region_of_the_wrong_kind)
 	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
 
 	KTAP_EQUAL(region(node, pages.data(), 0, 0), -EINVAL);
-	KTAP_EQUAL(region(node, pages.data(), query(node.device.get()).message_max + 1, 0), -EINVAL);
+	KTAP_EQUAL(region(node, pages.data(), IBRELK_REGION_MAX + 1, 0), -EINVAL);
 	KTAP_EQUAL(region(node, pages.data(), kept, 2), -EINVAL);
 	KTAP_EQUAL(region(node, nullptr, kept, 0), -EFAULT);
 	KTAP_EQUAL(region(node, reinterpret_cast<void *>(~0ul - 4096), kept, 0), -EFAULT);

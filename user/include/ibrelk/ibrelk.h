@@ -173,7 +173,7 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
  * anything else, and is pinned before it is used first.
  * @param device  the device
  * @param address where it begins
- * @param length  bytes, 1 to ibrelk_query.message_max
+ * @param length  bytes, 1 to IBRELK_REGION_MAX
  * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it, else 0
  * @param region  out: the region; ibrelk_region_close() ends it
  * @return 0, or -EINVAL (length, flags), -EFAULT (not mapped, or not writable), -ENOMEM (no memory, or more

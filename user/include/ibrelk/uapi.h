@@ -158,11 +158,12 @@ struct ibrelk_endpoint_create {
 };
 
 #define IBRELK_REGION_WRITE	1u
+#define IBRELK_REGION_MAX	(1ull << 30)
 
 /**
  * struct ibrelk_region_create - IBRELK_IOC_REGION_CREATE: keep memory pinned
  * @addr: where it begins
- * @length: bytes, 1 to message_max
+ * @length: bytes, 1 to IBRELK_REGION_MAX
  * @flags: IBRELK_REGION_WRITE: messages are going to be received into it; else it is only sent from
  * @fd: out: its descriptor; closing it ends the region
  * @reserved: zero
