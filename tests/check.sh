@@ -223,6 +223,8 @@ cluster()
 
 # What takes too long for every day.
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
+long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
+long+=":*Overlap.*/ud_reliable:*Overlap.*/auto"
 
 part_lab()
 {

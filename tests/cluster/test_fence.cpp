@@ -49,16 +49,16 @@ protected:
 	{
 		ClusterTest::SetUp();
 		release();
-		/* A lane is to stay, however slow the emulated nodes are. */
-		for (int node : {1, 2})
-			lab().run_ok(node, "echo 600000 >/sys/module/ibrelk/parameters/auto_uc_idle_ms");
 	}
 
 	void TearDown() override
 	{
-		release();
-		for (int node : {1, 2})
-			lab().run_ok(node, "echo 10000 >/sys/module/ibrelk/parameters/auto_uc_idle_ms");
+		/* A node that has failed is started anew below. */
+		if (!HasFailure()) {
+			release();
+			set_lane("auto_uc_rate", 2000);
+			set_lane("auto_uc_idle_ms", 10000);
+		}
 		ClusterTest::TearDown();
 	}
 
@@ -73,6 +73,14 @@ protected:
 		lab().run_ok(2, fmt::format("rm -f {}", hold_file));
 	}
 
+	// When a path gets a queue pair of its own, or gives it back.
+	static void set_lane(const char *parameter, int value)
+	{
+		for (int node : {1, 2})
+			lab().run_ok(node,
+				fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
+	}
+
 	// The path is there, and has a queue pair that can write.
 	static void connect(const std::string &mode)
 	{
@@ -80,9 +88,12 @@ protected:
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		if (mode != "auto")
 			return;
+		set_lane("auto_uc_rate", 1);
 		perf("bandwidth --iterations 300 --size 32768 --mode auto");
 		for (int node : {1, 2})
 			lab().wait_until(node, built("user/tools/ibrelk") + " show paths | grep -q auto+uc");
+		/* It is to stay, however slow the emulated nodes are. */
+		set_lane("auto_uc_idle_ms", 600000);
 	}
 
 	static lab::Job start_receiver(const std::string &mode, int messages, int looks = 1)

@@ -196,9 +196,10 @@ protected:
 	static constexpr const char *bytes = "6291456"; // more than is pinned at a time
 
 	// What to ask a node: how many pages are pinned, by anybody.
-	static constexpr const char *pinned = "awk '/^nr_foll_pin_acquired/ { n += $2 } "
-					      "/^nr_foll_pin_released/ { n -= $2 } END { print n }' "
-					      "/proc/vmstat";
+	static constexpr const char *pinned =
+		"echo 1 >/proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/ { n += $2 } "
+		"/^nr_foll_pin_released/ { n -= $2 } END { print n }' "
+		"/proc/vmstat";
 
 	static void wait_for_none()
 	{

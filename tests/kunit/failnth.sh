@@ -18,7 +18,7 @@ g++ -std=c++20 -O1 -Wall -Wextra -Werror -static -I "$root/user/include" \
 
 status=0 good=0
 "$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --time 600 "$@" --module "$module" "$program" && good=1 || status=$?
-"$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time 1800 "$@" --module "$module" "$program" transfer \
+"$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time 1800 "$@" --module "$module loopback=0" "$program" transfer \
 	"${IBRELK_FAILSLAB_STEP:-1024}" &&
 	good=$((good + 1)) || status=$?
 echo "$good passed, $((2 - good)) failed"

@@ -173,7 +173,7 @@ TEST_F(PerfTest, overlap)
 	options.test = perf::Test::overlap;
 	options.iterations = 20;
 	options.warmup = 2;
-	for (std::uint32_t mode : {IBRELK_MODE_UC_RELIABLE, IBRELK_MODE_UD_NATIVE}) {
+	for (std::uint32_t mode : {IBRELK_MODE_UC_RELIABLE, IBRELK_MODE_UD_RELIABLE}) {
 		options.modes = {mode};
 		for (std::uint64_t bytes : {0, 8, 8192, 8193, 100'000}) {
 			for (bool verify : {false, true}) {
