@@ -675,7 +675,8 @@ KTAP_TEST(uring__by_a_polling_thread)
 	expect(node.ring, 1, 0);
 }
 
-// A ring whose completions are polled for takes none of our commands, or (Linux 7.2) does them like any other ring.
+// A ring whose completions are polled for takes none of our commands, or (Linux 7.2) does them like any other
+// ring.
 KTAP_TEST(uring__with_polled_completions)
 {
 	Node node;

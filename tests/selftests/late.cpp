@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// late sends the RDMA writes of this node once more, when they come too late: what a network does that keeps
-// a copy of a packet for a while. It runs as root on a node of the lab.
+// late sends the RDMA writes of this node once more, when they come too late: what a network does
+// that keeps a copy of a packet for a while. It runs as root on a node of the lab.
 //
 //	late record --to 10.1.0.2 --file writes.pcap --packets 100
 //		keeps the next 100 writes that this node sends to the peer
 //	late send --to 10.1.0.2 --file writes.pcap
-//		sends them, to the last bit as they were; with --redirect, to the queue pair that this node
-//sends 		to just now, with the PSN that is expected there 	late shadow --to 10.1.0.2 --with copy --spread-us
-//20000 		as long as it is not told to end (SIGTERM), sends something after each write that has left the 		node: a
-//copy of it, so much later at most; or at once --with key, a write of the file with the 		key that is in use
-//just now; or --with damage, the same write with each bit of its data turned 		over, which is to do harm: it
-//shows that whoever looks for harm would find it 	late watch --to 10.1.0.2 --byte 238 		looks at what this node
-//sends, also if it is no write, and counts what ends with many of these bytes
+//		sends them, to the last bit as they were; with --redirect, to the queue pair that
+//		this node sends to just now, with the PSN that is expected there
+//	late shadow --to 10.1.0.2 --with copy --spread-us 20000
+//		as long as it is not told to end (SIGTERM), sends something after each write that
+//		has left the node: a copy of it, so much later at most; or at once --with key, a
+//		write of the file with the key that is in use just now; or --with damage, the same
+//		write with each bit of its data turned over, which is to do harm: it shows that
+//		whoever looks for harm would find it
+//	late watch --to 10.1.0.2 --byte 238
+//		looks at what this node sends, also if it is no write, and counts what ends with
+//		many of these bytes
 //
-// Of a UC queue pair soft-RoCE takes a packet that is a whole write whatever its PSN is, as the specification
-// has it, and looks at its key. All that is sent here overtakes what netem holds back on this node, and is
-// not seen by record, shadow and watch. Each prints "listening" when it does so, and, in the end, what it has
-// done as one JSON object.
+// Of a UC queue pair soft-RoCE takes a packet that is a whole write whatever its PSN is, as the
+// specification has it, and looks at its key. All that is sent here overtakes what netem holds
+// back on this node, and is not seen by record, shadow and watch. Each prints "listening" when it
+// does so, and, in the end, what it has done as one JSON object.
 #include "ethernet.hpp"
 #include "roce.hpp"
 
