@@ -15,6 +15,7 @@
 #include "drive.h"
 #include "flow.h"
 #include "memory.h"
+#include "params.h"
 #include "transport/transport.h"
 #include "transport/verbs.h"
 
@@ -360,7 +361,10 @@ static void drive_control(struct ibr_path *path)
 	}
 }
 
-/* Flows that have waited long enough for credit go on without. */
+/*
+ * Flows that have waited long enough for credit go on without, with some messages: what waits at the receiver by RTS
+ * is in the way of all that follows, and has to be asked for. With the more, the longer nobody receives.
+ */
 static void drive_patient(struct ibr_path *path)
 {
 	struct ibr_outflow *flow;
@@ -368,7 +372,8 @@ static void drive_patient(struct ibr_path *path)
 	while ((flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready))) {
 		if (flow->patient_until > path->now)
 			break;
-		flow->impatient = true;
+		flow->unpaid = flow->unpaid_next;
+		flow->unpaid_next = min(2 * flow->unpaid_next, IBR_SENDS_MAX);
 		flow->patient_until = 0;
 		list_move_tail(&flow->ready, &path->ready);
 	}

@@ -320,7 +320,8 @@ static int outflow_open(struct ibr_outflow *flow)
 		return ret;
 	}
 	flow->state = IBR_OUTFLOW_OPENING;
-	flow->impatient = false;
+	flow->unpaid = 0;
+	flow->unpaid_next = IBR_UNPAID_MIN;
 	flow->patient_until = 0;
 	flow->sequence = IBR_COUNTERS_START;
 	flow->cost = IBR_COUNTERS_START;
@@ -384,7 +385,8 @@ static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 {
 	if (limit > flow->limit) {
 		flow->limit = limit;
-		flow->impatient = false;
+		flow->unpaid = 0;
+		flow->unpaid_next = IBR_UNPAID_MIN;
 		if (flow->patient_until) {
 			flow->patient_until = 0;
 			list_del_init(&flow->ready);

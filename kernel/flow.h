@@ -21,6 +21,7 @@
 
 struct ibr_mr;
 
+#define IBR_UNPAID_MIN	16		/* messages that go by RTS after each wait for credit, unless nobody receives */
 #define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows */
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
@@ -97,7 +98,8 @@ enum ibr_outflow_state {
  * @sent: sends that wait for something from the peer
  * @matching: those of them that wait for MATCHED, by sequence
  * @patient_until: ns: when it stops waiting for eager credit, in path->patient; 0: it does not wait
- * @impatient: it has waited in vain, and does not wait again before some comes
+ * @unpaid: messages that go by RTS for want of credit before it waits again
+ * @unpaid_next: ... as many after the next time that it has waited in vain
  * @ready: in path->ready, while @queue has something and may go on; or in path->patient
  * @on_path: in path->outflows, while it is OPENING or OPEN
  * @rcu: frees it, as readers of contact->out may still see it
@@ -119,7 +121,8 @@ struct ibr_outflow {
 	u32 announced;
 	u32 announce_limit;
 	u64 patient_until;
-	bool impatient;
+	u32 unpaid;
+	u32 unpaid_next;
 	struct list_head queue;
 	struct list_head sent;
 	struct rb_root matching;

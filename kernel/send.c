@@ -386,12 +386,22 @@ static bool send_waits(struct ibr_path *path, struct ibr_outflow *flow, u32 cost
 {
 	u32 wait_us = READ_ONCE(ibr_credit_wait_us);
 
-	if (flow->impatient || cost > flow->grant || !wait_us)
+	if (flow->unpaid || cost > flow->grant || !wait_us)
 		return false;
 	flow->patient_until = path->now + (u64)wait_us * NSEC_PER_USEC;
 	list_move_tail(&flow->ready, &path->patient);
 	path->counters.tx_credit_waits++;
 	return true;
+}
+
+/* A message for which there is no credit goes by RTS. Return: false when blocked. */
+static bool send_unpaid(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
+{
+	u32 announced = flow->announced;
+	bool sent = send_rts(path, flow, send);
+
+	flow->unpaid -= min(flow->announced - announced, flow->unpaid);
+	return sent;
 }
 
 bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
@@ -408,7 +418,7 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 		return send_rts(path, flow, send);
 	cost = ibr_message_cost(send->length);
 	if (flow->cost + cost > flow->limit)
-		return send_waits(path, flow, cost) || send_rts(path, flow, send);
+		return send_waits(path, flow, cost) || send_unpaid(path, flow, send);
 	if (!list_empty(&flow->announcing)) {
 		/*
 		 * Native data that overtakes a lost RTS would make the receiver give that message up. Comes

@@ -92,14 +92,14 @@ static void credit_awaited(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, path->counters.tx_rendezvous, rendezvous);
 
-	/* Once or twice (some credit may have been on its way) in vain, and not again for each message. */
+	/* A few times in vain, each time for more of them (some credit may have been on its way), and not for each. */
 	ibr_credit_wait_us = 1000;
 	waits = path->counters.tx_credit_waits;
 	for (i = 0; i < COUNT; i++)
 		side_send(test, a, peer, from, SIZE, i, i);
 	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == COUNT));
 	KUNIT_EXPECT_GT(test, path->counters.tx_credit_waits, waits);
-	KUNIT_EXPECT_LE(test, path->counters.tx_credit_waits, waits + 2);
+	KUNIT_EXPECT_LE(test, path->counters.tx_credit_waits, waits + 8);
 	KUNIT_EXPECT_GT(test, path->counters.tx_rendezvous, rendezvous);
 	ibr_credit_wait_us = wait_us;
 	ibr_path_put(path);

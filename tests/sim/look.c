@@ -62,6 +62,7 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 	memset(look, 0, sizeof(*look));
 	if (path) {
 		look->up = path->state == IBRELK_PATH_UP;
+		look->rendezvous = path->counters.tx_rendezvous;
 		list_for_each_entry(out, &path->outflows, on_path) {
 			list_for_each_entry(send, &out->queue, link)
 				look_send(send, look);

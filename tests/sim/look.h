@@ -31,6 +31,7 @@ extern "C" {
  * @touched: an open window has some of its fragments
  * @copied: windows of the receiver that could not be written to, so far
  * @written: fragments that were written, so far
+ * @rendezvous: messages that the sender has announced, so far
  */
 struct sim_look {
 	bool up;
@@ -46,7 +47,7 @@ struct sim_look {
 	u64 asked, want;
 	u32 missing;
 	bool touched;
-	u64 copied, written;
+	u64 copied, written, rendezvous;
 };
 
 void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);
