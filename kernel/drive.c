@@ -362,8 +362,9 @@ static void drive_control(struct ibr_path *path)
 }
 
 /*
- * Flows that have waited long enough for credit go on without, with some messages: what waits at the receiver by RTS
- * is in the way of all that follows, and has to be asked for. With the more, the longer nobody receives.
+ * Flows that have waited long enough for credit go on without, but with few messages at a time: what waits at the
+ * receiver by RTS is in the way of all that follows, and has to be asked for. With more and more, as the receiver may
+ * want a later one; ever faster, if it asks for none of them.
  */
 static void drive_patient(struct ibr_path *path)
 {
@@ -372,8 +373,8 @@ static void drive_patient(struct ibr_path *path)
 	while ((flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready))) {
 		if (flow->patient_until > path->now)
 			break;
-		flow->unpaid = flow->unpaid_next;
-		flow->unpaid_next = min(2 * flow->unpaid_next, IBR_SENDS_MAX);
+		flow->unpaid_max += flow->unpaid_answered ? IBR_UNPAID_STEP : max(flow->unpaid_max, IBR_UNPAID_STEP);
+		flow->unpaid_max = min(flow->unpaid_max, IBR_SENDS_MAX);
 		flow->patient_until = 0;
 		list_move_tail(&flow->ready, &path->ready);
 	}

@@ -320,8 +320,8 @@ static int outflow_open(struct ibr_outflow *flow)
 		return ret;
 	}
 	flow->state = IBR_OUTFLOW_OPENING;
-	flow->unpaid = 0;
-	flow->unpaid_next = IBR_UNPAID_MIN;
+	flow->unpaid_max = 0;
+	flow->unpaid_at = 0;
 	flow->patient_until = 0;
 	flow->sequence = IBR_COUNTERS_START;
 	flow->cost = IBR_COUNTERS_START;
@@ -385,8 +385,8 @@ static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 {
 	if (limit > flow->limit) {
 		flow->limit = limit;
-		flow->unpaid = 0;
-		flow->unpaid_next = IBR_UNPAID_MIN;
+		flow->unpaid_max = 0;
+		flow->unpaid_at = 0;
 		if (flow->patient_until) {
 			flow->patient_until = 0;
 			list_del_init(&flow->ready);

@@ -21,7 +21,7 @@
 
 struct ibr_mr;
 
-#define IBR_UNPAID_MIN	16		/* messages that go by RTS after each wait for credit, unless nobody receives */
+#define IBR_UNPAID_STEP		16u		/* messages more that may go by RTS after a wait for credit */
 #define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows */
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
@@ -97,9 +97,11 @@ enum ibr_outflow_state {
  * @queue: sends that are not completely transmitted, nor announced, in order
  * @sent: sends that wait for something from the peer
  * @matching: those of them that wait for MATCHED, by sequence
- * @patient_until: ns: when it stops waiting for eager credit, in path->patient; 0: it does not wait
- * @unpaid: messages that go by RTS for want of credit before it waits again
- * @unpaid_next: ... as many after the next time that it has waited in vain
+ * @unpaid: messages that went by RTS for want of credit, and for which nobody has asked
+ * @unpaid_max: as many there may be; 0 until it has waited for credit in vain
+ * @unpaid_answered: somebody has asked for one since it waits
+ * @unpaid_at: ns: when there may be more of them, if it waits then
+ * @patient_until: ns: ... while it waits, in path->patient; 0: it does not
  * @ready: in path->ready, while @queue has something and may go on; or in path->patient
  * @on_path: in path->outflows, while it is OPENING or OPEN
  * @rcu: frees it, as readers of contact->out may still see it
@@ -120,9 +122,11 @@ struct ibr_outflow {
 	u64 grant;
 	u32 announced;
 	u32 announce_limit;
-	u64 patient_until;
 	u32 unpaid;
-	u32 unpaid_next;
+	u32 unpaid_max;
+	bool unpaid_answered;
+	u64 unpaid_at;
+	u64 patient_until;
 	struct list_head queue;
 	struct list_head sent;
 	struct rb_root matching;
@@ -149,6 +153,7 @@ struct ibr_outflow {
  * @started: eager: the first fragment is out, so the others follow before any other message of the flow
  * @sent: eager: all of it was transmitted once
  * @finished: nothing more is expected
+ * @unpaid: counted in flow->unpaid
  * @pinned: @umem is in use
  * @umem_busy: its worker is running
  * @peer: peer handle, for the completion; immutable
@@ -196,6 +201,7 @@ struct ibr_send {
 	bool started;
 	bool sent;
 	bool finished;
+	bool unpaid;
 	bool pinned;
 	bool umem_busy;
 	u32 peer;
@@ -502,6 +508,8 @@ void ibr_send_get(struct ibr_send *send);
 void ibr_send_put(struct ibr_send *send);
 /** ibr_send_complete() - tell the user, once. Context: any */
 void ibr_send_complete(struct ibr_send *send, int status);
+/** ibr_send_answered() - a CTS has come, or nothing more will. Context: path->lock held */
+void ibr_send_answered(struct ibr_send *send);
 /** ibr_send_retire() - it is over: off all lists, memory let go, the user told. Context: path->lock held */
 void ibr_send_retire(struct ibr_send *send, int status);
 /** ibr_send_discard() - one that was never queued goes without a word. Context: process */

@@ -592,8 +592,7 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		return;
 	}
 	send->transfer = le32_to_cpu(frame->cts.transfer);
-	/* Somebody receives, so there will be credit: no need to announce more and more. */
-	send->flow->unpaid_next = IBR_UNPAID_MIN;
+	ibr_send_answered(send);
 	memmove(&send->window[i + 1], &send->window[i], (send->windows - i) * sizeof(send->window[0]));
 	send->windows++;
 	send->window[i].start = offset;

@@ -172,6 +172,22 @@ static void send_finish(struct ibr_send *send)
 	ibr_send_put(send);
 }
 
+/* If it went by RTS for want of credit, another one may. */
+void ibr_send_answered(struct ibr_send *send)
+{
+	struct ibr_outflow *flow = send->flow;
+
+	if (!send->unpaid)
+		return;
+	send->unpaid = false;
+	flow->unpaid--;
+	flow->unpaid_answered = true;
+	if (flow->patient_until && flow->unpaid < flow->unpaid_max) {
+		flow->patient_until = 0;
+		list_move_tail(&flow->ready, &flow->path->ready);
+	}
+}
+
 void ibr_send_retire(struct ibr_send *send, int status)
 {
 	struct ibr_outflow *flow = send->flow;
@@ -182,6 +198,7 @@ void ibr_send_retire(struct ibr_send *send, int status)
 		return;
 	send->finished = true;
 	send->status = status;
+	ibr_send_answered(send);
 	list_del_init(&send->link);
 	list_del_init(&send->bulk);
 	list_for_each_entry_safe(frag, next, &send->redo, link) {
@@ -385,22 +402,34 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 static bool send_waits(struct ibr_path *path, struct ibr_outflow *flow, u32 cost)
 {
 	u32 wait_us = READ_ONCE(ibr_credit_wait_us);
+	struct ibr_outflow *before;
 
-	if (flow->unpaid || cost > flow->grant || !wait_us)
+	if (flow->unpaid < flow->unpaid_max || cost > flow->grant || !wait_us)
 		return false;
-	flow->patient_until = path->now + (u64)wait_us * NSEC_PER_USEC;
-	list_move_tail(&flow->ready, &path->patient);
-	path->counters.tx_credit_waits++;
+	/* What it has waited already counts, if an answer has made it go on meanwhile. */
+	if (flow->unpaid_at <= path->now) {
+		flow->unpaid_at = path->now + (u64)wait_us * NSEC_PER_USEC;
+		flow->unpaid_answered = false;
+		path->counters.tx_credit_waits++;
+	}
+	flow->patient_until = flow->unpaid_at;
+	list_for_each_entry_reverse(before, &path->patient, ready)
+		if (before->patient_until <= flow->patient_until)
+			break;
+	list_move(&flow->ready, &before->ready);
 	return true;
 }
 
-/* A message for which there is no credit goes by RTS. Return: false when blocked. */
+/* The next message goes by RTS for want of credit. Return: false when blocked. */
 static bool send_unpaid(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
 {
 	u32 announced = flow->announced;
 	bool sent = send_rts(path, flow, send);
 
-	flow->unpaid -= min(flow->announced - announced, flow->unpaid);
+	if (flow->announced != announced && flow->unpaid < flow->unpaid_max) {
+		send->unpaid = true;
+		flow->unpaid++;
+	}
 	return sent;
 }
 

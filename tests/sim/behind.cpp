@@ -5,7 +5,7 @@
 // caught up, and a message that somebody waits for must not wait for those before it that nobody wants.
 // Prints "N passed, N failed".
 //
-//	ibrelk-behind [--trace] [NAME]		all, or one of: stall, tag, busy
+//	ibrelk-behind [--trace] [NAME]		all, or one of: stall, last, busy, beside
 
 #include "apart.hpp"
 
@@ -28,9 +28,9 @@ constexpr u64 us = 1000;
 constexpr u64 ms = 1000 * us;
 constexpr u64 second = 1000 * ms;
 constexpr u32 bytes = 4096;
-constexpr u32 commands = 1024; // outstanding at each end
-constexpr u64 common = 1, wanted = 2; // tags
-constexpr u64 step_ns = 65 * us; // what the receiver needs for a message
+constexpr u32 commands = 1024;                      // outstanding at each end
+constexpr u64 unwanted = 0, common = 1, wanted = 2; // tags
+constexpr u64 step_ns = 65 * us;                    // what the receiver needs for a message
 
 enum { sender, receiver };
 
@@ -55,8 +55,8 @@ struct Process {
 class Scene
 {
 public:
-	// Of @messages, the last one has the tag that is wanted.
-	explicit Scene(u64 messages) : messages_(messages)
+	// Of @messages, the first have the tag that nobody wants, and the last one has that which is wanted.
+	explicit Scene(u64 messages, u64 first = 0) : messages_(messages), first_(first)
 	{
 		sim_seed(1);
 		as(SIM_ADMIN, 0, [] { sim_module_load(); });
@@ -75,7 +75,7 @@ public:
 			reap(node);
 		Process &process = process_[sender];
 		while (process.begun < messages_ && process.outstanding < commands &&
-			post(sender, process.begun + 1 < messages_ ? common : wanted))
+			post(sender, tag_of(process.begun)))
 			;
 		sim_check_all();
 	}
@@ -119,6 +119,12 @@ public:
 		return seen.rendezvous;
 	}
 
+	// The tag of a message.
+	[[nodiscard]] u64 tag_of(u64 i) const
+	{
+		return i + 1 == messages_ ? wanted : i < first_ ? unwanted : common;
+	}
+
 	void end()
 	{
 		for (u32 node : {sender, receiver})
@@ -156,8 +162,8 @@ private:
 
 		process.task = {&process.mm, 1000 + node, 100, 1ul << 30, 0};
 		process.mm.users = 1;
-		process.memory = static_cast<u8 *>(mmap(
-			nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		process.memory = static_cast<u8 *>(
+			mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 		as(SIM_PROCESS, node, [&] {
 			process.fd = sim_ring_create(2 * commands, &process.ring);
 			create.mode = IBRELK_MODE_UC_RELIABLE;
@@ -192,38 +198,48 @@ private:
 	}
 
 	u64 messages_;
+	u64 first_;
 	u64 begun_ = 0;
 	u64 received_[wanted + 1] = {};
 	Process process_[2];
 };
 
-// The receiver takes a message every 65 us, and once nothing for a while. Before and after it, what there is credit
-// for goes eagerly.
+// More than there is memory for, so that the rest goes by RTS.
+constexpr u64 full = 200;
+
+void must_go_by_rts(const Scene &scene, u64 least, u64 most)
+{
+	std::fprintf(stderr, "%llu by RTS, %llu ms\n", scene.by_rts(), scene.now() / ms);
+	if (scene.by_rts() < least || scene.by_rts() > most)
+		sim_fail("rts", "%llu messages went by RTS, and not %llu to %llu", scene.by_rts(), least,
+			most);
+}
+
+// The receiver takes a message every 65 us, and once nothing for a while. Before and after it, what there is
+// credit for goes eagerly.
 void stall()
 {
 	constexpr u64 messages = 8000, pause = 40 * ms;
 	Scene scene(messages);
-	u64 taken = 0;
 
-	while (scene.received(common) + scene.received(wanted) < messages) {
+	for (u64 taken = 0; scene.received(wanted) == 0;) {
 		if (scene.now() > messages * step_ns * 3 / 2)
-			sim_fail("stall", "%llu messages arrive in %llu ms", scene.received(common), scene.now() / ms);
-		if (taken < messages && scene.received(common) == taken)
-			scene.post(receiver, ++taken < messages ? common : wanted);
+			sim_fail("stall", "%llu messages arrive in %llu ms", taken, scene.now() / ms);
+		if (scene.received(common) == taken)
+			scene.post(receiver, scene.tag_of(taken++));
 		scene.run(taken == messages / 8 ? pause : step_ns);
 	}
-	std::fprintf(stderr, "%llu of %llu by RTS, %llu ms\n", scene.by_rts(), messages, scene.now() / ms);
-	if (scene.by_rts() > messages / 4)
-		sim_fail("stall", "%llu of %llu messages go by RTS", scene.by_rts(), messages);
+	must_go_by_rts(scene, 16, messages / 4);
 	scene.end();
 }
 
-// The receiver wants the last message, and none of those before. @busy: or one of them every 4 ms.
-void late(bool busy)
+// The receiver wants the last message, and none of those before. @busy: or one of them every 4 ms, which have
+// gone by RTS as well.
+void last(bool busy)
 {
 	constexpr u64 messages = commands;
-	Scene scene(messages);
-	const u64 most = busy ? 2 * second : 200 * ms;
+	Scene scene(messages, full);
+	const u64 most = busy ? 500 * ms : 100 * ms;
 
 	scene.post(receiver, wanted);
 	for (u64 next = 0; !scene.received(wanted); scene.run(100 * us)) {
@@ -234,7 +250,29 @@ void late(bool busy)
 			next = scene.now() + 4 * ms;
 		}
 	}
-	std::fprintf(stderr, "%llu before it, %llu ms\n", scene.received(common), scene.now() / ms);
+	if (busy && scene.received(common) == 0)
+		sim_fail("busy", "none was received before it");
+	must_go_by_rts(scene, messages / 2, messages);
+	scene.end();
+}
+
+// Messages that nobody wants occupy the memory for good; those behind them are received as they come, and go
+// by RTS as fast as they are.
+void beside()
+{
+	constexpr u64 messages = 8000;
+	Scene scene(messages, full);
+	u64 taken = full;
+
+	while (scene.received(wanted) == 0) {
+		if (scene.now() > 100 * ms)
+			sim_fail("beside", "%llu messages are received in %llu ms", scene.received(common),
+				scene.now() / ms);
+		for (; taken < messages && taken - full < scene.received(common) + 32; taken++)
+			scene.post(receiver, scene.tag_of(taken));
+		scene.run(20 * us);
+	}
+	must_go_by_rts(scene, messages - 2 * full, messages);
 	scene.end();
 }
 
@@ -245,7 +283,16 @@ int main(int argc, char **argv)
 	const struct {
 		const char *name;
 		std::function<void()> body;
-	} tests[] = {{"stall", stall}, {"tag", [] { late(false); }}, {"busy", [] { late(true); }}};
+	} tests[] = {{"stall", stall},
+		{"last",
+			[] {
+				last(false);
+			}},
+		{"busy",
+			[] {
+				last(true);
+			}},
+		{"beside", beside}};
 	bool trace = false;
 	std::string name;
 	u64 passed = 0, failed = 0;
