@@ -541,6 +541,7 @@ done
 for wire in $wires; do
 	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
+		case $mode in *-eager | *-rts) continue ;; esac # they load the module anew
 		parameters "$mode"
 		$lossy "$mode"
 	done

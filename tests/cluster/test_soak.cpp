@@ -237,6 +237,7 @@ protected:
 
 			if (quarter < 3) {
 				fmt::print("node {}: too few rounds to tell whether memory grows\n", node);
+				EXPECT_LT(duration_s_, 600) << "enough time for more rounds";
 				continue;
 			}
 
