@@ -636,13 +636,19 @@ void ibr_path_suspect(struct ibr_path *path)
 void ibr_path_mourn(const struct ibr_path *path)
 {
 	const struct rel_conn *rel = &path->rel;
+	u64 repeats = 0;
+	u32 i;
 
 	lockdep_assert_held(&path->lock);
-	pr_info_ratelimited("%s-%s %pI6c: peer given up: heard %llu ms ago, life %08x, oldest packet not acknowledged %08x, next %08x, in flight %016llx%016llx, RTT %u us, time-outs %llu, handshakes %llu\n",
-			    path->transport->name, path->native ? "native" : "reliable", path->key.remote_gid,
-			    div_u64(path->now - rel->heard_ns, NSEC_PER_MSEC), path->remote.token, rel->sender.floor,
-			    rel->sender.next, rel->sender.flight.word[1], rel->sender.flight.word[0],
-			    rel->rtt.srtt_ns / (u32)NSEC_PER_USEC, rel->stats.timeouts, path->counters.reconnects);
+	for (i = 0; i < REL_CAUSES; i++)
+		repeats += rel->stats.lost[i];
+	pr_info_ratelimited("%s-%s %pI6c to %pI6c: peer given up: heard %llu ms ago, epoch %8phN, life %08x, acknowledged up to %08x, sent up to %08x, in flight %016llx%016llx, RTT %u us, time-outs %llu, repeats %llu, handshakes %llu\n",
+			    path->transport->name, path->native ? "native" : "reliable", path->key.local_gid,
+			    path->key.remote_gid, div_u64(path->now - rel->heard_ns, NSEC_PER_MSEC),
+			    path->remote.instance, path->remote.token, rel->sender.floor - 1, rel->sender.next - 1,
+			    rel->sender.flight.word[1], rel->sender.flight.word[0],
+			    rel->rtt.srtt_ns / (u32)NSEC_PER_USEC, rel->stats.timeouts, repeats,
+			    path->counters.reconnects);
 }
 
 /* The peer has owed ACKs for too long. Context: path->lock held. */

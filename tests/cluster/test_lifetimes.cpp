@@ -156,8 +156,14 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 			Duration(120));
 		stop_server();
 
-		const std::string mourned =
-			fmt::format("dmesg | grep -c '{} .*: peer given up: heard'", mode);
+		const std::string mourned = fmt::format(
+			"dmesg | grep -cE '{} [^ ]*10.1.0.1 to [^ ]*10.1.0.2: peer given up: heard [0-9]+ ms "
+			"ago, epoch [0-9a-f]{{16}}, life [0-9a-f]{{8}}, acknowledged up to [0-9a-f]{{8}}, "
+			"sent "
+			"up to [0-9a-f]{{8}}, in flight [0-9a-f]{{32}}, RTT [1-9][0-9]* us, time-outs "
+			"[0-9]+, "
+			"repeats [0-9]+, handshakes [0-9]+$'",
+			mode);
 		Growth given_up(
 			"what node 1 has given up", [&] { return std::stol(lab().run(1, mourned).output); });
 		lab().run_ok(1, "echo 2000 >" + timeout);
