@@ -129,6 +129,31 @@ TEST_P(Progress, long_frozen_receiver)
 	both_sizes(2, true);
 }
 
+// A receiver that has posted a buffer is not needed any more: it is stopped before the first byte comes, and
+// the sender learns that all of it has arrived while that is so.
+TEST_P(Progress, hundred_megabytes_for_a_stopped_receiver)
+{
+	constexpr int bytes = 100 << 20;
+	const std::string actor = built("tests/selftests/actor");
+	auto receiver = lab().start(
+		2, fmt::format("exec {} reuse --mode {} --bytes {} --expect 1", actor, GetParam(), bytes));
+
+	receiver.wait_for_output("serving", Duration(60));
+	receiver.kill(SIGSTOP);
+
+	const Result sent = lab().run(1,
+		fmt::format("{} send --to 10.1.0.2 --mode {} --bytes {} --level delivered", actor, GetParam(),
+			bytes),
+		Duration(300));
+
+	EXPECT_EQ(sent.status, 0) << sent.output;
+	EXPECT_EQ(receiver.output().find("received"), std::string::npos) << "it was not stopped";
+	receiver.kill(SIGCONT);
+	receiver.wait_for_output("received 1, wrong 0, changed 0", Duration(60));
+	receiver.kill(15);
+	receiver.wait(Duration(30));
+}
+
 INSTANTIATE_TEST_SUITE_P(modes, Progress, testing::Values("uc-reliable", "ud-reliable"),
 	[](const auto &info) { return test_name(info.param); });
 

@@ -250,7 +250,7 @@ public:
 		std::uint64_t received = 0, wrong = 0, changed = 0, looks = 0;
 
 		open(options_.number);
-		buffers_.assign(slots_each, Bytes(options_.bytes));
+		buffers_.assign(1, Bytes(options_.bytes));
 		post(0, 0);
 		say("serving");
 		while (received < options_.expect) {
