@@ -6,8 +6,8 @@
 # usage: guest.sh [--rows] [--full] [MODE ...]
 #   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
 #             by RDMA), -unkept (no memory stays pinned), -eager or -rts (no message up to 32 KiB goes by rendezvous, or
-#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, tcp, or of libfabric ofi-rxd
-#             (over UD) and ofi-tcp; all of them if none is given
+#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, tcp, of libfabric ofi-rxd
+#             (over UD) and ofi-tcp, or match, which is matching without any message; all of them if none is given
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -24,7 +24,7 @@ done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
 	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept \
 	uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts perftest-rc-write \
-	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 ofi-rxd tcp ofi-tcp
+	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 match ofi-rxd tcp ofi-tcp
 
 overlap_sizes=4096,65536,1048576
 loss=0 delay=0	# what the wire does now
@@ -333,6 +333,28 @@ fi_overlaps()
 	for size in $(echo "$3" | tr , ' '); do overlap_rows "$1" "$size"; done
 }
 
+# matching: what it costs while so many receives are posted, or messages wait. In user space, where it is the same code.
+matching()
+{
+	if [ -n "$measuring" ]; then
+		bench_match --benchmark_min_time=0.02 --benchmark_format=csv 2>/tmp/out |
+			awk -F, '/^"/ {
+				split($1, name, /["\/]/)
+				size = name[3] ~ /10000/ ? 10000 : 0
+				same = name[3] ~ /of_another_tag|equal/ ? "_equal" : ""
+				print ",match_" name[2] same "_ns," size ",,," $4 ","
+			}' >$found
+		[ -s $found ] || { echo "FAILED: bench_match" && cat /tmp/out; }
+	fi
+	for what in recv_exact message_exact recv_any_source message_any_source; do
+		for size in 0 10000; do row match match_${what}_ns $size ns; done
+	done
+	for what in recv_exact_equal recv_exact_head recv_exact_head_equal recv_behind_wildcards message_exact_equal \
+		message_any; do
+		row match match_${what}_ns 10000 ns
+	done
+}
+
 # What is measured of TCP, over any wire. Its beginning (slow start) is in it, so there should be enough behind that;
 # with much loss it is slow at once.
 tcps()
@@ -387,6 +409,7 @@ bench()
 {
 	case $1 in
 	tcp | ofi-tcp) ;;
+	match) matching ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 2048,4096,8192,16384,32768 300 30 64 ;;
 	perftest-rc-write | *-copied) long "$1" ;;
@@ -452,6 +475,7 @@ sizes()
 {
 	case $1 in
 	tcp | ofi-tcp) ;;
+	match) matching ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 1024,2048,4096,6144,8192,12288,16384,24576,32768 500 30 64 ;;
 	perftest-*)
@@ -541,7 +565,7 @@ done
 for wire in $wires; do
 	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
-		case $mode in *-eager | *-rts) continue ;; esac # they load the module anew
+		case $mode in *-eager | *-rts | match) continue ;; esac # they load the module anew
 		parameters "$mode"
 		$lossy "$mode"
 	done

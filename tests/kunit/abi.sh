@@ -2,7 +2,7 @@
 # Attacks the user interface in the User Mode Linux debug kernel: runs tests/selftests/abi there, which
 # `make user` builds. Its report, in KTAP, counts as one test.
 #
-#   abi.sh [OPTION...]		options of tests/uml/run.sh; IBRELK_LONG in the environment: a message of 4 GiB is sent whole
+#   abi.sh [OPTION...]		options of tests/uml/run.sh
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -13,7 +13,7 @@ log=$(dirname "$module")/abi.log
 
 status=0
 "$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time 1800 "$@" --module "$module allow_native=1" \
-	${IBRELK_LONG:+env IBRELK_LONG=1} "$root/build/tests/selftests/abi" >"$log" || status=$?
+	"$root/build/tests/selftests/abi" >"$log" || status=$?
 if [ $status -eq 0 ] && grep -q '^ok 1 ' "$log" && ! grep -q '^not ok' "$log"; then
 	echo "1 passed, 0 failed"
 	exit 0

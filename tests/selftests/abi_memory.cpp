@@ -106,7 +106,7 @@ struct Huge {
 };
 
 // No length is kept in 32 bits on its way. All of such a message takes minutes on an emulated node, so it is
-// sent whole only with IBRELK_LONG in the environment; else the receiver takes no more than its begin.
+// sent whole only with IBRELK_LONG in the environment (the lab has it); else the receiver takes no more than its begin.
 KTAP_TEST(memory__more_than_4_gib)
 {
 	Node node;
