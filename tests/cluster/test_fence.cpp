@@ -107,12 +107,13 @@ protected:
 		return job;
 	}
 
-	static void send(const std::string &mode, int messages, int first, int bytes = message_bytes)
+	static void send(const std::string &mode, int messages, int first, int bytes = message_bytes,
+		const std::string &how = "")
 	{
 		const Result result = lab().run(1,
-			fmt::format(
-				"{} send --to 10.1.0.2 --mode {} --count {} --first {} --bytes {} --spoil {}",
-				built("tests/selftests/actor"), mode, messages, first, bytes, spoiled),
+			fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --first {} --bytes {} "
+				    "--spoil {} {}",
+				built("tests/selftests/actor"), mode, messages, first, bytes, spoiled, how),
 			Duration(300));
 
 		EXPECT_EQ(result.status, 0) << result.output;
@@ -389,6 +390,23 @@ TEST_F(Fence, what_has_key_and_address_does_get_in)
 
 	EXPECT_EQ(fate.wrong, messages) << receiver.output();
 	EXPECT_EQ(fate.changed, 0) << receiver.output();
+}
+
+// And of that of the sender's buffer: if that is used before its completion, what goes over the wire shows
+// it.
+TEST_F(Fence, a_buffer_used_too_early_is_seen_on_the_wire)
+{
+	constexpr int messages = 5;
+	const std::string mode = "uc-reliable";
+
+	connect(mode);
+	auto receiver = start_receiver(mode, messages);
+	auto watcher = start_late(fmt::format("watch --byte {}", spoiled));
+
+	lab().set_fault(1, "rate 20mbit");
+	send(mode, messages, 0, message_bytes, "--hasty");
+	EXPECT_GT(number_of(stop(watcher), "spoiled"), 0);
+	EXPECT_EQ(fate_of(receiver, messages).wrong, messages) << receiver.output();
 }
 
 TEST_F(Fence, writes_replayed_after_their_queue_pair)

@@ -15,7 +15,7 @@
 //		messages, numbered from --first on, and waits until all are complete (--level). Prints the
 //		first error, if any, as "status -111: ..." and fails; else it leaves at once as --leave says:
 //		it returns, calls _exit(), or kills itself. With --spoil N, a buffer consists of bytes N as
-//		soon as what was sent from it is complete
+//		soon as what was sent from it is complete; with --hasty, before that
 //	actor die --to 10.1.0.2 --step eager --end kill
 //		goes as far as the step and stays there (it prints "ready"), to be killed; or calls exec(), or
 //		forks and leaves the child behind
@@ -71,6 +71,7 @@ struct Options {
 	std::uint64_t looks = 1;
 	std::string hold;
 	int spoil = -1;
+	bool hasty = false;
 };
 
 struct Failed : std::runtime_error {
@@ -304,9 +305,11 @@ public:
 				for (ibrelk::Peer to : peers[from])
 					send(from, to, message, immediate_of(from, number), level);
 				/* The buffer is used again. */
-				complete_all();
+				if (!options_.hasty)
+					complete_all();
 				if (options_.spoil >= 0)
 					std::ranges::fill(message, static_cast<std::byte>(options_.spoil));
+				complete_all();
 			}
 		}
 		if (options_.leave == "exit")
@@ -471,6 +474,7 @@ int main(int argc, char **argv)
 	app.add_option("--first", options.first, "number of the first message to send");
 	app.add_option("--spoil", options.spoil, "what a sent buffer is filled with")
 		->check(CLI::Range(0, 255));
+	app.add_flag("--hasty", options.hasty, "... before it is complete");
 	app.add_option("--looks", options.looks, "how often to look at a buffer before it is posted again");
 	app.add_option("--hold", options.hold, "file during whose life it is not posted again");
 	app.add_option("--step", options.step, "how far to go")
