@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,6 +88,14 @@ public:
 			left -= static_cast<std::size_t>(got);
 		}
 		return true;
+	}
+
+	/// Is there something to receive, or has the peer gone?
+	[[nodiscard]] bool readable() const
+	{
+		pollfd entry{fd_, POLLIN, 0};
+
+		return check(::poll(&entry, 1, 0), "poll") > 0;
 	}
 
 	void receive(void *data, std::size_t bytes)
