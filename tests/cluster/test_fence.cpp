@@ -444,6 +444,28 @@ TEST_F(Fence, writes_replayed_after_their_queue_pair)
 	expect_unharmed(receiver, 2);
 }
 
+// The same on any kernel: a path that is idle gives its queue pair back, and gets another one.
+TEST_F(Fence, long_writes_replayed_after_their_lane)
+{
+	const std::string mode = "auto";
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 2);
+	Growth lanes = growth(2, "lanes", mode);
+
+	ASSERT_NO_FATAL_FAILURE(record(receiver, mode));
+	set_lane("auto_uc_idle_ms", 100);
+	for (int node : {1, 2})
+		lab().wait_until(node, "! " + built("user/tools/ibrelk") + " show paths | grep -q auto+uc");
+	set_lane("auto_uc_idle_ms", 10000);
+	connect(mode);
+	EXPECT_GE(lanes.value(), 1);
+	replay_redirected(receiver, mode);
+	release_and_wait(receiver, 1);
+	send(mode, 1, 1);
+	expect_unharmed(receiver, 2);
+}
+
 // The receiver's path goes with the sender's module, and its memory does not.
 TEST_F(Fence, writes_replayed_after_their_path)
 {
