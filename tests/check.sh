@@ -197,7 +197,7 @@ part_kunit_long()
 	local kernel
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted suites "$root/tests/kunit/check.sh"
-	IBRELK_FAILSLAB_STEP=128 counted failnth "$root/tests/kunit/failnth.sh"
+	IBRELK_FAILSLAB_STEP=64 counted failnth "$root/tests/kunit/failnth.sh"
 	counted "the interface" "$root/tests/kunit/abi.sh"
 	counted adapter "$root/tests/kunit/adapter.sh"
 	counted runner "$root/tests/kunit/selftest/run.sh"

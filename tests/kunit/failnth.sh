@@ -4,7 +4,7 @@
 #
 #   failnth.sh [OPTION...]		options of tests/uml/run.sh
 #
-# IBRELK_FAILSLAB_STEP: of long messages, a fault for each so many bytes that are allocated (1024).
+# IBRELK_FAILSLAB_STEP: of long messages, a fault for each so many bytes that are allocated (512).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -19,7 +19,7 @@ g++ -std=c++20 -O1 -Wall -Wextra -Werror -static -I "$root/user/include" \
 status=0 good=0
 "$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --time 600 "$@" --module "$module" "$program" && good=1 || status=$?
 "$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time 1800 "$@" --module "$module loopback=0" "$program" transfer \
-	"${IBRELK_FAILSLAB_STEP:-1024}" &&
+	"${IBRELK_FAILSLAB_STEP:-512}" &&
 	good=$((good + 1)) || status=$?
 echo "$good passed, $((2 - good)) failed"
 exit $status
