@@ -157,6 +157,15 @@ void post_repeated(Id *id, const Message &message)
 	});
 }
 
+// InfiniBand has addresses of its own kind.
+void get_addr(const sockaddr *from, u8 *gid)
+{
+	if (from->sa_family == AF_IB)
+		std::memcpy(gid, reinterpret_cast<const sockaddr_ib *>(from)->sib_addr, 16);
+	else
+		rdma_ip2gid(const_cast<sockaddr *>(from), reinterpret_cast<ib_gid *>(gid));
+}
+
 Message message_of(const Id *id, Kind kind, const void *data, u8 bytes)
 {
 	Message message{};
@@ -168,10 +177,8 @@ Message message_of(const Id *id, Kind kind, const void *data, u8 bytes)
 	message.to = id->remote;
 	message.type = id->qp_type;
 	message.port = id->port;
-	rdma_ip2gid(const_cast<sockaddr *>(reinterpret_cast<const sockaddr *>(&id->route.addr.src_addr)),
-		reinterpret_cast<ib_gid *>(message.from_gid));
-	rdma_ip2gid(const_cast<sockaddr *>(reinterpret_cast<const sockaddr *>(&id->route.addr.dst_addr)),
-		reinterpret_cast<ib_gid *>(message.to_gid));
+	get_addr(reinterpret_cast<const sockaddr *>(&id->route.addr.src_addr), message.from_gid);
+	get_addr(reinterpret_cast<const sockaddr *>(&id->route.addr.dst_addr), message.to_gid);
 	if (p)
 		message.data.assign(p, p + bytes);
 	return message;
@@ -179,12 +186,21 @@ Message message_of(const Id *id, Kind kind, const void *data, u8 bytes)
 
 void set_addr(sockaddr_storage *to, const u8 *gid)
 {
+	auto *ib = reinterpret_cast<sockaddr_ib *>(to);
+
 	*to = {};
-	rdma_gid2ip(reinterpret_cast<sockaddr *>(to), reinterpret_cast<const ib_gid *>(gid));
+	if (sim_config.fabric == SIM_FABRIC_IB) {
+		ib->sib_family = AF_IB;
+		std::memcpy(ib->sib_addr, gid, 16);
+	} else {
+		rdma_gid2ip(reinterpret_cast<sockaddr *>(to), reinterpret_cast<const ib_gid *>(gid));
+	}
 }
 
 u16 port_of(const sockaddr *addr)
 {
+	if (addr->sa_family == AF_IB)
+		return static_cast<u16>(be64toh(reinterpret_cast<const sockaddr_ib *>(addr)->sib_sid));
 	return ntohs(reinterpret_cast<const sockaddr_in6 *>(addr)->sin6_port);
 }
 
@@ -385,7 +401,7 @@ int rdma_bind_addr(rdma_cm_id *base, sockaddr *addr)
 	Id *id = of(base);
 	u8 gid[16];
 
-	rdma_ip2gid(addr, reinterpret_cast<ib_gid *>(gid));
+	get_addr(addr, gid);
 	const int node = sim_node_of_gid(gid);
 	if (node < 0)
 		return -EADDRNOTAVAIL;
@@ -406,8 +422,8 @@ int rdma_resolve_addr(rdma_cm_id *base, sockaddr *source, const sockaddr *target
 	Id *id = of(base);
 	u8 local[16], remote[16];
 
-	rdma_ip2gid(source, reinterpret_cast<ib_gid *>(local));
-	rdma_ip2gid(const_cast<sockaddr *>(target), reinterpret_cast<ib_gid *>(remote));
+	get_addr(source, local);
+	get_addr(target, remote);
 	const int from = sim_node_of_gid(local), to = sim_node_of_gid(remote);
 	if (from < 0 || to < 0)
 		return -ENETUNREACH;

@@ -7,6 +7,9 @@
 #define SIM_CONFIG_H
 
 
+/* What carries the packets of an adapter: Ethernet, Ethernet by software (soft-RoCE), or InfiniBand */
+enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
+
 /* X(name, what it is, value at which the simulator does nothing special) */
 #define SIM_CONFIG(X)                                                                                         \
 	/* what there is */                                                                                   \
@@ -59,6 +62,7 @@
 	X(regions, "module parameter", 128)                                                                   \
 	X(linger_ms, "module parameter", 10000)                                                               \
 	/* the wire */                                                                                        \
+	X(fabric, "0 Ethernet, 1 Ethernet by software, 2 InfiniBand", 0)                                      \
 	X(mtu, "bytes of a packet", 4096)                                                                     \
 	X(delay_ns, "one way", 2000)                                                                          \
 	X(jitter_ns, "added to it, at most", 0)                                                               \

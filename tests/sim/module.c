@@ -169,6 +169,27 @@ const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u
 	return &nodes[device->node].attr;
 }
 
+bool rdma_protocol_roce(const struct ib_device *device, u32 num)
+{
+	return sim_config.fabric != SIM_FABRIC_IB;
+}
+
+bool rdma_protocol_ib(const struct ib_device *device, u32 num)
+{
+	return sim_config.fabric == SIM_FABRIC_IB;
+}
+
+bool ib_uses_virt_dma(const struct ib_device *device)
+{
+	return sim_config.fabric == SIM_FABRIC_SOFTWARE;
+}
+
+int rdma_query_gid(struct ib_device *device, u32 num, u32 index, union ib_gid *gid)
+{
+	*gid = nodes[device->node].attr.gid;
+	return 0;
+}
+
 /* ---- descriptors ---- */
 
 int sim_ring_create(u32 entries, struct ibrelk_ring_header **header)

@@ -301,13 +301,13 @@ struct ib_port_attr {
 #define ib_set_client_data(ib, client, data)	((ib)->client_data = (data))
 #define rdma_start_port(ib)		1
 #define rdma_for_each_port(ib, num)	for (num = 1; num <= (ib)->phys_port_cnt; num++)
-#define rdma_protocol_roce_udp_encap(ib, num)	true
-#define rdma_protocol_roce(ib, num)	true
-#define ib_uses_virt_dma(ib)		((void)(ib), false)
-#define rdma_protocol_ib(ib, num)	false
+#define rdma_protocol_roce_udp_encap(ib, num)	rdma_protocol_roce(ib, num)
+bool rdma_protocol_roce(const struct ib_device *device, u32 num);
+bool rdma_protocol_ib(const struct ib_device *device, u32 num);
+bool ib_uses_virt_dma(const struct ib_device *device);
 #define rdma_cap_ib_cm(ib, num)		true
 #define rdma_protocol_iwarp(ib, num)	false
-#define rdma_query_gid(ib, num, index, gid)	((void)(gid), -ENOENT)
+int rdma_query_gid(struct ib_device *device, u32 num, u32 index, union ib_gid *gid);
 int ib_register_client(struct ib_client *client);
 void ib_unregister_client(struct ib_client *client);
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr);
