@@ -120,6 +120,7 @@ part_sim()
 	counted "steps, documented" steps_documented
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	counted "a receiver that is behind" "$build/tests/sim/ibrelk-behind"
+	counted "streams of many senders" "$build/tests/sim/ibrelk-streams"
 	counted "the engine at scale" "$build/tests/sim/scale/ibrelk-scale" --check
 	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-900}"
 	sums

@@ -88,6 +88,7 @@ std::deque<Packet> memory; // of the wire, for replays
 u64 next_key = 1, next_packet = 1;
 u32 next_number = 17;
 bool holding[SIM_NODES_MAX];
+sim::Posted posted_by[SIM_NODES_MAX];
 
 Qp *of(ib_qp *qp)
 {
@@ -471,6 +472,11 @@ void adapter_hold(u32 node, bool hold)
 			kept_done(qp);
 }
 
+Posted adapter_posted(u32 node)
+{
+	return posted_by[node];
+}
+
 bool adapter_may_read(const u8 *memory, u64 bytes)
 {
 	const u64 start = reinterpret_cast<u64>(memory);
@@ -717,8 +723,12 @@ void ib_destroy_qp(ib_qp *base)
 int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 {
 	Qp *qp = of(base);
+	auto &counts = posted_by[qp->device->node];
 
+	counts.calls++;
 	for (; wr; wr = wr->next) {
+		counts.requests++;
+		counts.signalled += wr->send_flags & IB_SEND_SIGNALED ? 1 : 0;
 		if (qp->state != IB_QPS_RTS && qp->state != IB_QPS_ERR) {
 			*bad = wr;
 			return -EINVAL;

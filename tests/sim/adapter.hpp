@@ -28,6 +28,12 @@ std::size_t adapter_left();
 // From now on a node's adapter keeps what it has sent over connections and datagrams, and may read it again;
 // until it is told to let go.
 void adapter_hold(u32 node, bool hold);
+// What a node has given its adapter to send so far: in how many calls, how many work requests, and of these
+// how many that report their completion.
+struct Posted {
+	u64 calls, requests, signalled;
+};
+Posted adapter_posted(u32 node);
 // Is there anything posted, or registered, by which this memory may be read, or written, later?
 bool adapter_may_read(const u8 *memory, u64 bytes);
 bool adapter_may_write(const u8 *memory, u64 bytes);

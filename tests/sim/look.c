@@ -58,11 +58,18 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 	const struct ibr_outflow *out;
 	const struct ibr_inflow *in;
 	const struct ibr_send *send;
+	u32 cause;
 
 	memset(look, 0, sizeof(*look));
 	if (path) {
 		look->up = path->state == IBRELK_PATH_UP;
 		look->rendezvous = path->counters.tx_rendezvous;
+		look->lives = path->counters.lives;
+		look->timeouts = path->rel.stats.timeouts;
+		for (cause = 0; cause < REL_CAUSES; cause++)
+			look->lost += path->rel.stats.lost[cause];
+		look->fixed = path->rel.config.congestion == &rel_congestion_fixed;
+		look->target_us = path->rel.config.target_us;
 		list_for_each_entry(out, &path->outflows, on_path) {
 			list_for_each_entry(send, &out->queue, link)
 				look_send(send, look);

@@ -32,6 +32,11 @@ extern "C" {
  * @copied: windows of the receiver that could not be written to, so far
  * @written: fragments that were written, so far
  * @rendezvous: messages that the sender has announced, so far
+ * @lives: how often the sender's path had a new peer
+ * @timeouts: retransmission time-outs of the sender's engine in this life
+ * @lost: packets that it took for lost
+ * @fixed: its window is fixed, and not by delay
+ * @target_us: ... and if by delay, the one aimed at
  */
 struct sim_look {
 	bool up;
@@ -48,6 +53,9 @@ struct sim_look {
 	u32 missing;
 	bool touched;
 	u64 copied, written, rendezvous;
+	u64 lives, timeouts, lost;
+	bool fixed;
+	u32 target_us;
 };
 
 void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);

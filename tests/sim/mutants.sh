@@ -8,11 +8,12 @@ set -uo pipefail
 . "$(dirname "$0")/../mutants-lib.sh"
 work=$root/build/mutants
 
-# try NAME CHECK VALUES; VALUES may be "steps" and what ibrelk-steps is to play.
+# try NAME CHECK VALUES; VALUES may be "steps" or "streams", and what ibrelk-steps or ibrelk-streams is to play.
 try()
 {
 	local values=$3 found target=ibrelk-sim
 	[[ $values != "steps "* ]] || target=ibrelk-steps
+	[[ $values != "streams "* ]] || target=ibrelk-streams
 	if ! { cmake -S "$root/tests/sim" -B "$work/build" -G Ninja -DIBRELK_SIM_KERNEL="$work/kernel" &&
 		cmake --build "$work/build" --target "$target"; } >"$work/log" 2>&1; then
 		echo "$1: does not build, see build/mutants/log"
@@ -22,6 +23,16 @@ try()
 		# shellcheck disable=SC2086
 		"$work/build/ibrelk-steps" ${values#steps } >"$work/out" 2>&1
 		found=$(sed -n 's/.*: FAILED \([a-z]*\) at .*/\1/p; s/^alloc [^:]*: \([^:]*\): .*/\1/p' "$work/out" | head -n 1)
+		if ! grep -qxE "$2" <<<"$found"; then
+			echo "$1: expected $2, but: ${found:-nothing fails}"
+			return 1
+		fi
+		echo "$1: $found, $(tail -n 1 "$work/out")"
+		return
+	fi
+	if [ "$target" = ibrelk-streams ]; then
+		"$work/build/ibrelk-streams" "${values#streams }" >"$work/out" 2>&1
+		found=$(sed -n 's/^[^ ]*: FAILED //p' "$work/out" | head -n 1)
 		if ! grep -qxE "$2" <<<"$found"; then
 			echo "$1: expected $2, but: ${found:-nothing fails}"
 			return 1
@@ -111,4 +122,16 @@ step-read | fence | steps table still-read | memory.c | s/ [|][|] unlikely\(atom
 step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/\tif \(window->name\)\n\t\twindow->transfer->flow->path->written\[.*?\] = NULL;\n//
 step-pages | left | steps table sender-pins sender-dies | send.c | s/\tif \(send->finished\)\n\t\tsend_finish\(send\);\n\telse if/\tif/
 alloc-deregister | outcome | steps alloc uc-reliable --stride 1 | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mr->work, HZ\);\n//
+share-first | fair | streams fair-ud-32 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic const struct ibr_path *first;\n\tfirst = first ?: path;\n\tshare = path == first ? qp->recv_depth : SHARE_MIN;/
+share-first-late | fair | streams late-ud-8 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic u32 count;\n\tshare = path->share <= SHARE_MIN || (path->share == IBR_CREDIT_PKTS \&\& count++ >= 7) ? SHARE_MIN : 8;/
+share-kept | fair | streams fair-ud-32 | drive.c | s/\t\trel_credit_share\(&path->rel, share\);\n//
+stopped-refused | calm | streams stopped-ud-64 | message.c | s/(recv = ibr_recv_take\(endpoint, flow->contact, space, tag, length\);\n\tif \(!recv\) \{\n\t\tmessage = message_alloc\(flow, length\);\n\t\tif \(!message)\)/$1 || endpoint->match.messages >= 8)/
+stopped-silent | calm | streams stopped-uc-4096 | reliability/conn.c | s/return conn->sender.in_flight \|\| conn->credit.blocked \|\| conn->credit.asked;/return true;/
+signal-each | chains | streams chains-uc-64 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t1/
+signal-more | chains | streams chains-ud-4096 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t4/
+chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(qp, send\);\nout:\n\tspin_unlock\(&qp->lock\);\n)(\}\n\n\/\* The work)/$1\tibr_qp_flush(qp);\n$2/
+congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
+congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
+congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/
+congestion-target | congestion | streams congestion-software | path.c | s/path->fabric == IBR_FABRIC_SOFTWARE \? TARGET_SOFTWARE_US : //
 TABLE
