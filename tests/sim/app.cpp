@@ -284,6 +284,16 @@ void Apps::close_random()
 	open(slot);
 }
 
+// As a process that is stopped, swapped out, or has something else to do.
+void Apps::stop_random(u64 ns)
+{
+	auto *life = slot_[sim_below(SIM_RANDOM_FAULT, slot_.size())];
+	if (!life)
+		return;
+	sim_trace("the process of endpoint %u stands still for %llu us", life->slot, ns / 1000);
+	life->stopped_until = std::max(life->stopped_until, sim_now() + ns);
+}
+
 void Apps::node_down(u32 node)
 {
 	for (auto *life : std::vector<Life *>(slot_))
@@ -715,6 +725,10 @@ void Apps::step(Life &life)
 {
 	if (!life.open)
 		return;
+	if (sim_now() < life.stopped_until) {
+		box_step(&life, life.stopped_until - sim_now());
+		return;
+	}
 	sim_current = &life.task;
 	bool busy = false;
 	if (draining_ || !sim_chance(stream, sim_config.ring_lazy))

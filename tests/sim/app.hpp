@@ -177,6 +177,7 @@ struct Life {
 	bool wrong_job = false;
 	bool exact = false; // knows its peers by generation
 	u64 slow = 1;
+	u64 stopped_until = 0; // it stands still
 	std::vector<Peer> peers;
 	std::vector<Receive *> posted;
 	std::vector<Receive *> claims; // neither received nor discarded
@@ -205,6 +206,7 @@ public:
 	void node_down(u32 node);
 	void node_up(u32 node);
 	void close_random();
+	void stop_random(u64 ns);
 	static u64 sum(const Receive &receive);
 
 	std::vector<std::unique_ptr<Life>> lives;

@@ -9,6 +9,7 @@
 
 #include <ibrelk/uapi.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
@@ -217,6 +218,19 @@ void draw_mapping(struct sim_config &c)
 	c.unmap = maybe(40) ? pick({10'000, 300'000, 1'000'000}) : 0;
 }
 
+// What is due to processes alone shows best where nothing else goes wrong.
+void draw_stops(struct sim_config &c, bool calm)
+{
+	c.stops = maybe(calm ? 50 : 12) ? between(1, 8) : 0;
+	c.stop_ms = scaled(1, 8000);
+}
+
+void draw_credit(struct sim_config &c)
+{
+	c.credit_wait_us = maybe(70) ? 5000 : pick({0, 0, 50, 100'000});
+	c.fabric = pick({0, 0, 0, 0, 0, 0, 0, 0, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB});
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -253,6 +267,8 @@ struct sim_config config_draw(u64 seed)
 	draw_looking(c);
 	draw_regions(c, calm);
 	draw_mapping(c);
+	draw_stops(c, calm);
+	draw_credit(c);
 	return c;
 }
 
@@ -295,7 +311,27 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
-		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap};
+		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops};
+}
+
+// No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a
+// full window of packets and back, is done before the least time-out.
+bool config_only_processes(const struct sim_config &c)
+{
+	constexpr u64 ack_delay_us = 200;
+	const std::vector<u64 sim_config::*> of_processes = {&sim_config::stops, &sim_config::cancels,
+		&sim_config::unmap, &sim_config::pin, &sim_config::slow_memory};
+	const struct sim_config usual = config_usual();
+	const u64 nodes_packets = c.nodes * c.window_pkts;
+	const u64 round_trip_us = 2 * (c.delay_ns + c.jitter_ns + 2 * nodes_packets * c.post_ns) / 1000 +
+		8 * c.softirq_us + ack_delay_us;
+
+	for (auto fault : config_faults())
+		if (c.*fault != usual.*fault &&
+			std::find(of_processes.begin(), of_processes.end(), fault) == of_processes.end())
+			return false;
+	return !c.bandwidth_mbps && c.cm_delay_us <= usual.cm_delay_us &&
+		2 * nodes_packets < c.ud_recv_depth && round_trip_us < c.rto_min_us;
 }
 
 std::vector<u64 sim_config::*> config_members()

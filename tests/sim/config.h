@@ -51,6 +51,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(target_us, "module parameter", 0)                                                                   \
 	X(rto_min_us, "module parameter", 4000)                                                               \
 	X(eager_max, "module parameter", 8192)                                                                \
+	X(credit_wait_us, "module parameter", 5000)                                                           \
 	X(aggregate, "module parameter", 0)                                                                   \
 	X(ud_recv_depth, "module parameter", 1024)                                                            \
 	X(auto_uc_rate, "module parameter", 2000)                                                             \
@@ -98,6 +99,8 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(restarts, "nodes that start anew", 0)                                                               \
 	X(pauses, "nodes that stand still", 0)                                                                \
 	X(pause_ms, "... for at most", 200)                                                                   \
+	X(stops, "processes that stand still", 0)                                                             \
+	X(stop_ms, "... for at most", 200)                                                                    \
 	X(jumps, "times that the clock jumps ahead", 0)                                                       \
 	X(jump_ms, "... by at most", 1000)                                                                    \
 	X(alloc, "allocations that fail, ppm", 0)                                                             \

@@ -25,6 +25,8 @@ std::vector<std::string> config_differences(const struct sim_config &from, const
 std::string config_text(const struct sim_config &config);
 std::vector<u64 sim_config::*> config_faults();
 std::vector<u64 sim_config::*> config_members();
+// Is there nothing but processes that could be late?
+bool config_only_processes(const struct sim_config &config);
 std::string config_help();
 
 } // namespace sim

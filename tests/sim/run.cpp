@@ -80,6 +80,12 @@ void pause(void *)
 	sim_pause_node(node, sim_now() + length);
 }
 
+void stop(void *)
+{
+	if (sim_troubled)
+		sim::apps.stop_random(any_ns(sim_config.stop_ms));
+}
+
 void jump(void *)
 {
 	if (!sim_troubled)
@@ -216,6 +222,7 @@ void check_left()
 void run(u64 seed)
 {
 	sim_seed(seed);
+	sim_only_processes = sim::config_only_processes(sim_config);
 	enter(0, sim_module_load);
 	for (u32 node = 0; node < sim_config.nodes; node++) {
 		sim_enter(SIM_ADMIN, node, 0);
@@ -233,6 +240,7 @@ void run(u64 seed)
 	schedule(sim_config.qp_errors, qp_error);
 	schedule(sim_config.pauses, pause);
 	schedule(sim_config.jumps, jump);
+	schedule(sim_config.stops, stop);
 	schedule(sim_config.mtu_changes, change_mtu);
 	schedule(sim_config.closes, close_one);
 	schedule(sim_config.restarts, restart);
@@ -271,6 +279,7 @@ void run(u64 seed)
 		sim_check_quiet();
 	sim::model_check();
 
+	sim_only_processes = false;
 	enter(0, [] { sim::apps.close_all(); });
 	sim_run(sim_now() + (sim_config.linger_ms + 2000) * ms);
 	enter(0, [] { sim::apps.reap_all(); });

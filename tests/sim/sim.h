@@ -36,6 +36,8 @@ bool sim_memory_busy(void);
 /* sim_troubled - the time of faults: afterwards nothing goes wrong any more */
 extern bool sim_troubled;
 extern bool sim_tracing;
+/* sim_only_processes - in this run nothing but processes is ever late (witness.c) */
+extern bool sim_only_processes;
 
 void sim_seed(u64 seed);
 u64 sim_random(enum sim_stream stream);

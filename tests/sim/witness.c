@@ -19,6 +19,7 @@
 #define AHEAD_MAX	4096
 
 #define WAITING_MAX	64
+#define CALM_MS		100		/* ... after which a connection is no new one */
 #define BEHIND_MAX	4		/* fragments of transfers that may go before a message that waits */
 
 /* struct watch - what a path was like when it was last looked at */
@@ -26,6 +27,7 @@ struct watch {
 	u64 lives;
 	u64 up_since;
 	u64 timeouts;
+	u64 calm_since, calm_lives, calm_timeouts;	/* check_calm() */
 	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
 	bool down;
 	const struct ibr_outflow *turn;	/* who has sent last ... */
@@ -378,6 +380,26 @@ static void check_watch(const struct ibr_path *path, struct watch *watch)
 	watch->timeouts = path->rel.stats.timeouts;
 }
 
+bool sim_only_processes;
+
+/*
+ * Whatever processes do, or leave undone: their nodes are never late, and are not taken for gone. While a connection is
+ * new, what was sent by one that it replaces may be repeated; and so may be what went by a lane that comes or goes.
+ */
+static void check_calm(const struct ibr_path *path, struct watch *watch)
+{
+	if (path->native || path->key.mode == IBRELK_MODE_AUTO || !path->established)
+		return;
+	if (!watch->calm_since || sim_now() - watch->calm_since < CALM_MS * NSEC_PER_MSEC) {
+		watch->calm_since = watch->calm_since ?: sim_now();
+		watch->calm_lives = path->counters.lives;
+		watch->calm_timeouts = path->rel.stats.timeouts;
+	} else if (path->rel.stats.timeouts != watch->calm_timeouts || path->counters.lives != watch->calm_lives) {
+		sim_fail("calm", "path: time-out %llu in life %llu, and only processes can be late",
+			 path->rel.stats.timeouts, path->counters.lives);
+	}
+}
+
 void sim_check_all(void)
 {
 	u32 i;
@@ -385,6 +407,8 @@ void sim_check_all(void)
 	for (i = 0; i < path_count; i++) {
 		check_path(paths[i]);
 		check_watch(paths[i], &watches[i]);
+		if (sim_only_processes)
+			check_calm(paths[i], &watches[i]);
 	}
 }
 
