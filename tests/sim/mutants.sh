@@ -135,4 +135,6 @@ congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->f
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
 congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/
 congestion-target | congestion | streams congestion-software | path.c | s/path->fabric == IBR_FABRIC_SOFTWARE \? TARGET_SOFTWARE_US : //
+credit-kept | credit | streams credit | message.c | s!if \(\!lost \|\| lost > flow->limit - flow->spent\)!if (true)!
+wrap-spent | credit | streams credit-ud | message.c | s!u32 lost = spent - \(u32\)flow->spent;!u64 lost = (u64)spent - (u32)flow->spent;!
 TABLE

@@ -438,6 +438,37 @@ void chains(u32 mode, u64 bytes, bool held)
 	scene.end();
 }
 
+// ---- credit of native modes ----------------------------------------------------------------------
+
+// All that there is credit for is lost, while the count of what was spent wraps around. What goes by RTS then
+// says how much that was, so that the credit comes back, and messages are sent at once again.
+void credit_lost(u32 mode)
+{
+	constexpr u32 sender = 1;
+	constexpr u64 least = 64 << 10; // of which the flow is granted a quarter
+	Scene scene({.mode = mode, .bytes = 64, .depth = 16, .unexpected = least});
+
+	scene.sends = 1ull << sender;
+	scene.until("the first arrives", second, [&] { return scene.received(sender) > 0; });
+	sim::wire.lose(sender, least / 4 / 64);
+	scene.until(
+		"the credit is used up", second, [&] { return scene.look(sender, receiver).rendezvous > 0; });
+	sim::wire.lose(sender, 0);
+	const u64 before = scene.received(sender), each = 512; // what a message costs
+	if (before * each >= sim_config.wrap || before * each + least / 4 <= sim_config.wrap)
+		sim_fail("credit", "the wrap is not among what is lost, after %llu messages", before);
+	scene.run(100 * ms);
+	const u64 announced = scene.look(sender, receiver).rendezvous;
+	scene.run(100 * ms);
+	std::fprintf(stderr, "%llu messages arrived before, and %llu in all, %llu by RTS\n", before,
+		scene.received(sender), scene.look(sender, receiver).rendezvous);
+	if (scene.look(sender, receiver).rendezvous != announced)
+		sim_fail("credit", "messages go by RTS for ever");
+	if (scene.received(sender) < before + 1000)
+		sim_fail("credit", "only %llu messages arrive", scene.received(sender));
+	scene.end();
+}
+
 // ---- congestion control --------------------------------------------------------------------------
 
 constexpr u32 by_itself = 0, asked_fixed = 1, asked_delay = 2; // module parameter congestion
@@ -517,6 +548,18 @@ void chains_tests(std::vector<Test> &tests)
 	}
 }
 
+void credit_tests(std::vector<Test> &tests)
+{
+	for (const auto &[name, mode] :
+		{std::pair{"ud", IBRELK_MODE_UD_NATIVE}, std::pair{"uc", IBRELK_MODE_UC_NATIVE}}) {
+		auto config = sim::config_usual();
+		config.wrap = 20000; // more than what arrives before, less than that and what is lost
+		tests.push_back({std::string("credit-") + name, config, [=] {
+					 credit_lost(mode);
+				 }});
+	}
+}
+
 void congestion_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -565,6 +608,7 @@ int main(int argc, char **argv)
 	fair_tests(tests);
 	stopped_tests(tests);
 	chains_tests(tests);
+	credit_tests(tests);
 	congestion_tests(tests);
 	for (const auto &test : tests) {
 		if (name.empty() ? test.open : test.name.compare(0, name.size(), name) != 0)
