@@ -34,6 +34,7 @@ struct watch {
 	u32 messages;			/* ... so many in a row, while others wait */
 	struct {
 		const struct ibr_outflow *flow;	/* it waits for its turn ... */
+		u64 message;			/* ... to send this one, by its user's data, ... */
 		u32 behind;			/* ... since so many fragments of transfers */
 	} waiting[WAITING_MAX];
 };
@@ -170,12 +171,18 @@ bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	return true;
 }
 
+static u64 first_message(const struct ibr_outflow *flow)
+{
+	return list_first_entry(&flow->queue, struct ibr_send, link)->user_data;
+}
+
+/* A flow may have left since, because its message was taken back, and wait anew with another one. */
 static u32 behind(const struct watch *watch, const struct ibr_outflow *flow)
 {
 	u32 i;
 
 	for (i = 0; i < WAITING_MAX; i++)
-		if (watch->waiting[i].flow == flow)
+		if (watch->waiting[i].flow == flow && watch->waiting[i].message == first_message(flow))
 			return watch->waiting[i].behind;
 	return 0;
 }
@@ -193,6 +200,7 @@ bool __wrap_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send)
 		if (count == WAITING_MAX)
 			break;
 		watch->waiting[count].flow = flow;
+		watch->waiting[count].message = first_message(flow);
 		watch->waiting[count].behind = behind(&before, flow) + filled;
 		if (watch->waiting[count].behind > BEHIND_MAX)
 			sim_fail("turn", "path: %u fragments of transfers went before a message that waits",
