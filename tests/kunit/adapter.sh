@@ -1,7 +1,8 @@
 #!/bin/sh
 # Messages over soft-RoCE, by all that an adapter does for the module (queue pairs, memory regions, RDMA writes), in the
-# User Mode Linux debug kernel: verified traffic in each reliable mode over a wire that loses, repeats and reorders, and
-# the attacks on the user interface without the short way that messages to the own node have. Each counts as one test.
+# User Mode Linux debug kernel: verified traffic in each reliable mode over a wire that loses, repeats and reorders; the
+# attacks on the user interface without the short way that messages to the own node have; and every kind of user memory
+# as source and target of RDMA writes. Each counts as one test.
 #
 #   adapter.sh [OPTION...]		options of tests/uml/run.sh
 set -eu
@@ -44,7 +45,9 @@ for mode in uc-reliable ud-reliable rc-reliable auto; do
 		esac
 		echo ok" "$@"
 done
-test interface 131072 "$root/build/tests/selftests/abi" "$@"
+abi=$root/build/tests/selftests/abi
+test interface 131072 "$abi" "$@"
+test memory 4096 "$abi --between 10.9.0.1 10.9.0.2 memory__" "$@"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -207,6 +207,7 @@ inline int in_child(const std::function<int()> &function)
 
 	KTAP_REQUIRE(child >= 0);
 	if (child == 0) {
+		const unsigned failures = ktap::failures();
 		int result = 250;
 
 		::alarm(120);
@@ -214,6 +215,9 @@ inline int in_child(const std::function<int()> &function)
 			result = function();
 		} catch (...) {
 		}
+		// The parent does not see those that failed here.
+		if (!result && ktap::failures() != failures)
+			result = 251;
 		std::fflush(stdout);
 		::_exit(result);
 	}
@@ -221,6 +225,18 @@ inline int in_child(const std::function<int()> &function)
 	KTAP_REQUIRE(WIFEXITED(status));
 	return WEXITSTATUS(status);
 }
+
+// ---- what the command line says -------------------------------------------------------------------
+
+using Gid = std::array<std::uint8_t, 16>;
+
+// --between A B: two addresses of this node, between which tests of memory send, over UC-reliable. Adapters
+// then carry what would be copied by the module alone if it stayed with one endpoint.
+struct Between {
+	Gid from, to;
+};
+
+inline std::optional<Between> between;
 
 // ---- the module's descriptors --------------------------------------------------------------------
 

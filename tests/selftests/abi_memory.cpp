@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// User memory of every kind, within RLIMIT_MEMLOCK and beyond.
+// User memory of every kind, within RLIMIT_MEMLOCK and beyond. With --between, all of it is read and written
+// by adapters.
 #include "abi.hpp"
 
 #include <atomic>
@@ -17,14 +18,98 @@ namespace
 
 // ---- user memory ---------------------------------------------------------------------------------
 
-// Sends from one place to another, and tells how the receive ended.
-int transfer(Node &node, const void *from, void *to, std::size_t bytes)
+// The two ends of each message here: the same endpoint, or with --between two, which share a ring.
+struct Ends : Node {
+	explicit Ends(std::uint32_t entries = 64) : Node(entries, change(between ? between->to : Gid{}))
+	{
+		if (!between)
+			return;
+
+		auto create = endpoint_request(ring, ring);
+		ibrelk_peer peer{};
+
+		change(between->from)(create);
+		KTAP_REQUIRE_EQUAL(control(device.get(), IBRELK_IOC_ENDPOINT_CREATE, &create), 0);
+		sender = Fd(create.fd);
+		peer.addr = address;
+		KTAP_REQUIRE_EQUAL(control(sender.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+		self = peer.handle;
+	}
+	// Receives, and all but sends, first.
+	int post(const std::vector<Command> &commands)
+	{
+		if (!between)
+			return submit(Door::ioctl, endpoint.get(), commands);
+
+		std::vector<Command> parts[2];
+		int accepted = 0;
+
+		for (const auto &command : commands)
+			parts[command.opcode == IBRELK_OP_SEND].push_back(command);
+		for (int part = 0; part < 2; part++) {
+			if (parts[part].empty())
+				continue;
+			int ret = submit(Door::ioctl, part ? sender.get() : endpoint.get(), parts[part]);
+
+			if (ret < 0)
+				return accepted ? accepted : ret;
+			accepted += ret;
+		}
+		return accepted;
+	}
+	int post(const Command &command)
+	{
+		return post(std::vector<Command>{command});
+	}
+
+	Fd sender;
+
+private:
+	static std::function<void(ibrelk_endpoint_create &)> change(const Gid &gid)
+	{
+		return [gid](ibrelk_endpoint_create &create) {
+			if (!between)
+				return;
+			std::ranges::copy(gid, create.local.gid);
+			create.mode = IBRELK_MODE_UC_RELIABLE;
+		};
+	}
+};
+
+// Fragments that RDMA writes stood for, at both ends, of all who send here.
+struct Written {
+	std::uint64_t tx = 0, rx = 0;
+};
+
+Written written(const Node &node)
 {
+	std::vector<ibrelk_path_info> info(64);
+	ibrelk_dump dump{};
+	Written all;
+
+	dump.kind = IBRELK_DUMP_PATHS;
+	dump.buffer = address_of(info.data());
+	dump.entry_bytes = sizeof(info[0]);
+	dump.entries = static_cast<std::uint32_t>(info.size());
+	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
+	for (std::uint32_t i = 0; i < dump.entries; i++) {
+		all.tx += info[i].counters.tx_written;
+		all.rx += info[i].counters.rx_written;
+	}
+	return all;
+}
+
+// What the way of a long message must be between two adapters.
+enum class Way { written, copied, either };
+
+// Sends from one place to another, and tells how the receive ended.
+int transfer(Ends &node, const void *from, void *to, std::size_t bytes, Way way = Way::written)
+{
+	const bool shown = between && way != Way::either && bytes > query(node.device.get()).eager_max;
+	const Written before = shown ? written(node) : Written();
 	int status = 1;
 
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(),
-				   {recv(to, bytes, 1, 2), send(node.self, from, bytes, 1, 1)}),
-		2);
+	KTAP_REQUIRE_EQUAL(node.post({recv(to, bytes, 1, 2), send(node.self, from, bytes, 1, 1)}), 2);
 	for (int i = 0; i < 2; i++) {
 		auto completion = node.ring.next();
 
@@ -32,11 +117,17 @@ int transfer(Node &node, const void *from, void *to, std::size_t bytes)
 		if (completion->user_data == 2)
 			status = completion->status;
 	}
+	if (shown) {
+		const Written after = written(node);
+
+		KTAP_EQUAL(after.tx > before.tx, way == Way::written);
+		KTAP_EQUAL(after.rx > before.rx, way == Way::written);
+	}
 	return status;
 }
 
 // Waits for the end of a send and of its receive, in either order.
-void both_end(Node &node, int status)
+void both_end(Ends &node, int status)
 {
 	for (int i = 0; i < 2; i++) {
 		auto completion = node.ring.next();
@@ -46,34 +137,112 @@ void both_end(Node &node, int status)
 	}
 }
 
+// A hundred bytes, less than a window, and more than two, from and to each, at an odd place.
+void exchange_sizes(Ends &node, Pages &memory, Way way = Way::written)
+{
+	const std::size_t longest = memory.size() - 1;
+	const auto data = pattern(longest, 5);
+
+	for (std::size_t size : {std::size_t{100}, std::size_t{20'000}, longest}) {
+		std::vector<std::uint8_t> back(size);
+
+		std::memset(memory.data(), 0x11, memory.size());
+		KTAP_EQUAL(transfer(node, data.data(), memory.data() + 1, size, way), 0);
+		KTAP_CHECK(std::memcmp(data.data(), memory.data() + 1, size) == 0);
+		// What is not written in place is read there all the same.
+		KTAP_EQUAL(transfer(node, memory.data() + 1, back.data(), size), 0);
+		KTAP_CHECK(std::memcmp(data.data(), back.data(), size) == 0);
+	}
+}
+
+constexpr std::size_t kind_bytes = 5 << 20;
+
 KTAP_TEST(memory__of_every_kind)
 {
-	Node node;
-	const std::size_t bytes = 5 << 20;
-	auto data = pattern(bytes, 5);
+	Ends node;
 	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
-	Fd disk(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 
-	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), bytes), 0);
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kind_bytes), 0);
 
-	Pages shared(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
-	Pages copied(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get());
-	Pages populated(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE);
-	std::vector<Pages *> kinds = {&shared, &copied, &populated};
-	std::unique_ptr<Pages> on_disk;
+	Pages shared(kind_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+	Pages copied(kind_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get());
+	Pages populated(kind_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE);
+	Pages inherited(kind_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
 
-	if (disk.get() >= 0 && ::ftruncate(disk.get(), bytes) == 0) {
-		on_disk = std::make_unique<Pages>(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, disk.get());
-		kinds.push_back(on_disk.get());
+	for (Pages *kind : {&shared, &copied, &populated, &inherited})
+		exchange_sizes(node, *kind);
+}
+
+// A buffer in pieces that begin and end anywhere, and have something between them.
+struct Scattered {
+	static constexpr std::uint8_t gap = 0x33;
+
+	// @p first: the length of its first piece; the others have any, up to @p longest
+	Scattered(std::mt19937 &random, std::size_t bytes, std::size_t first, std::size_t longest)
+	{
+		std::size_t at = 1, length = first;
+
+		for (std::size_t done = 0; done < bytes; done += length, length = 1 + random() % longest) {
+			length = std::min(length, bytes - done);
+			parts.emplace_back(at, length);
+			at += length + 1 + random() % 13;
+		}
+		memory.assign(at, gap);
+		for (const auto &[start, size] : parts)
+			pieces.push_back({address_of(&memory[start]), size});
 	}
-	for (Pages *kind : kinds) {
-		for (std::size_t size : {100ul, 20'000ul, bytes - 1}) {
-			std::vector<std::uint8_t> back(size);
+	void fill(const std::vector<std::uint8_t> &data)
+	{
+		auto from = data.begin();
 
-			KTAP_EQUAL(transfer(node, data.data(), kind->data() + 1, size), 0);
-			KTAP_CHECK(std::memcmp(data.data(), kind->data() + 1, size) == 0);
-			KTAP_EQUAL(transfer(node, kind->data() + 1, back.data(), size), 0);
-			KTAP_CHECK(std::memcmp(data.data(), back.data(), size) == 0);
+		for (const auto &[start, size] : parts) {
+			std::copy_n(from, size, memory.begin() + static_cast<std::ptrdiff_t>(start));
+			from += static_cast<std::ptrdiff_t>(size);
+		}
+	}
+	Command apply(Command command) const
+	{
+		command.addr = address_of(pieces.data());
+		command.length = pieces.size();
+		command.flags |= IBRELK_CMD_IOVEC;
+		return command;
+	}
+
+	std::vector<std::pair<std::size_t, std::size_t>> parts;
+	std::vector<std::uint8_t> memory;
+	std::vector<ibrelk_iovec> pieces;
+};
+
+KTAP_TEST(memory__in_pieces)
+{
+	Ends node;
+	std::mt19937 random(1);
+	const std::size_t mib = 1 << 20;
+
+	// The windows that are in one piece at both ends are written.
+	for (const auto &[bytes, first, longest] :
+		{std::array{9'000ul, 50ul, 100ul}, {300'000ul, 1ul, 9'000ul}, {3 * mib, 4'096ul, 300'000ul},
+			{9 * mib, 5 * mib + 17, mib}}) {
+		Scattered from(random, bytes, first, longest), to(random, bytes, first + 4'000, longest),
+			wanted = to;
+		const auto data = pattern(bytes, 7);
+		const Written before = written(node);
+
+		from.fill(data);
+		wanted.fill(data);
+		KTAP_REQUIRE_EQUAL(node.post({to.apply(recv(nullptr, 0, 1, 2)),
+					   from.apply(send(node.self, nullptr, 0, 1, 1))}),
+			2);
+		for (int both = 0; both < 2; both++) {
+			auto completion = node.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+		}
+		KTAP_CHECK(to.memory == wanted.memory);
+		if (between && first > 4 * mib) {
+			KTAP_CHECK(written(node).tx > before.tx);
+			KTAP_CHECK(written(node).rx > before.rx);
 		}
 	}
 }
@@ -109,16 +278,15 @@ struct Huge {
 // sent whole only with IBRELK_LONG in the environment (the lab has it); else the receiver takes no more than its begin.
 KTAP_TEST(memory__more_than_4_gib)
 {
-	Node node;
+	Ends node;
 	const Huge huge(4096 / 16, 1), other(4096 / 16, 3);
 	std::vector<std::uint8_t> begin(Huge::end_bytes, 0xee);
 	const bool whole = std::getenv("IBRELK_LONG");
 
 	KTAP_CHECK(huge.bytes > 1ull << 32);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(),
-			{whole ? other.apply(recv(nullptr, 0, 1, 2)) : recv(begin.data(), begin.size(), 1, 2),
-				huge.apply(send(node.self, nullptr, 0, 1, 1))}),
+	KTAP_REQUIRE_EQUAL(node.post({whole ? other.apply(recv(nullptr, 0, 1, 2))
+					    : recv(begin.data(), begin.size(), 1, 2),
+				   huge.apply(send(node.self, nullptr, 0, 1, 1))}),
 		2);
 	for (int both = 0; both < 2; both++) {
 		auto completion = node.ring.next(whole ? 600 * patience_ns : patience_ns);
@@ -134,22 +302,21 @@ KTAP_TEST(memory__more_than_4_gib)
 	// One that waits tells its length, too.
 	std::optional<Completion> found;
 
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), huge.apply(send(node.self, nullptr, 0, 1, 1))), 1);
+	KTAP_REQUIRE_EQUAL(node.post(huge.apply(send(node.self, nullptr, 0, 1, 1))), 1);
 	do {
-		KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), look(IBRELK_OP_CLAIM, 1, 2)), 1);
+		KTAP_REQUIRE_EQUAL(node.post(look(IBRELK_OP_CLAIM, 1, 2)), 1);
 		found = node.ring.next();
 		KTAP_REQUIRE(found.has_value());
 	} while (found->status == -ENOMSG);
 	KTAP_EQUAL(found->status, 0);
 	KTAP_EQUAL(found->length, huge.bytes);
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), discard(found->claim, 3)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(discard(found->claim, 3)), 1);
 	both_end(node, 0);
 }
 
 KTAP_TEST(memory__untouched_zero_pages_and_read_only)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 100'000;
 	Pages untouched(bytes + 4096), read_only(bytes + 4096, PROT_READ);
 	std::vector<std::uint8_t> got(bytes, 0xee);
@@ -173,7 +340,7 @@ KTAP_TEST(memory__untouched_zero_pages_and_read_only)
 
 KTAP_TEST(memory__the_ring_itself)
 {
-	Node node(4096);
+	Ends node(4096);
 	Ring other(node.device.get(), 4096);
 	std::size_t bytes = other.size * sizeof(Completion);
 	auto data = pattern(bytes, 9);
@@ -187,33 +354,30 @@ KTAP_TEST(memory__the_ring_itself)
 
 KTAP_TEST(memory__unmapped_while_in_use)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 1 << 20;
 	auto data = pattern(bytes, 11);
 	auto target = std::make_unique<Pages>(bytes);
 
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(target->data(), bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(target->data(), bytes, 1, 2)), 1);
 	target.reset();
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), bytes, 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), bytes, 1, 1)), 1);
 	both_end(node, -EFAULT);
 }
 
 // A small receive, in memory that was pinned as a whole, and of which the rest goes.
 KTAP_TEST(memory__trimmed_around_a_receive)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 1 << 20, middle = bytes / 2;
 	auto data = pattern(bytes, 17);
 	Pages pages(bytes);
 
 	KTAP_EQUAL(transfer(node, data.data(), pages.data(), bytes), 0);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), recv(pages.data() + middle, page_size(), 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data() + middle, page_size(), 1, 2)), 1);
 	KTAP_EQUAL(::munmap(pages.data(), middle / 2), 0);
 	KTAP_EQUAL(::munmap(pages.data() + middle + middle / 2, middle / 2), 0);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), page_size(), 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), page_size(), 1, 1)), 1);
 	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data() + middle, data.data(), page_size()) == 0);
 }
@@ -221,19 +385,16 @@ KTAP_TEST(memory__trimmed_around_a_receive)
 // Of a buffer that is longer than the message, what the message does not need may go.
 KTAP_TEST(memory__unmapped_behind_the_message)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 1 << 20;
 
 	for (std::size_t size : {std::size_t{100}, std::size_t{100'000}}) {
 		auto data = pattern(size, 19);
 		Pages pages(bytes);
 
-		KTAP_REQUIRE_EQUAL(
-			submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+		KTAP_REQUIRE_EQUAL(node.post(recv(pages.data(), bytes, 1, 2)), 1);
 		KTAP_EQUAL(::munmap(pages.data() + bytes / 2, bytes / 2), 0);
-		KTAP_REQUIRE_EQUAL(
-			submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)),
-			1);
+		KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), size, 1, 1)), 1);
 		both_end(node, 0);
 		KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 	}
@@ -242,15 +403,14 @@ KTAP_TEST(memory__unmapped_behind_the_message)
 // Likewise of one that is not pinned as a whole.
 KTAP_TEST(memory__unmapped_behind_a_long_message)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 12 << 20, size = 9 << 19, left = 5 << 20;
 	auto data = pattern(size, 37);
 	Pages pages(bytes);
 
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data(), bytes, 1, 2)), 1);
 	KTAP_EQUAL(::munmap(pages.data() + left, bytes - left), 0);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), size, 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), size, 1, 1)), 1);
 	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data(), data.data(), size) == 0);
 }
@@ -258,17 +418,16 @@ KTAP_TEST(memory__unmapped_behind_a_long_message)
 // What is sent was pinned when it was unmapped, all of it: it arrives as it was.
 KTAP_TEST(memory__unmapped_while_it_is_sent)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 3 << 20;
 	auto data = pattern(bytes, 23);
 	std::vector<std::uint8_t> got(bytes);
 	auto source = std::make_unique<Pages>(bytes);
 
 	std::memcpy(source->data(), data.data(), bytes);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, source->data(), bytes, 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, source->data(), bytes, 1, 1)), 1);
 	source.reset();
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(got.data(), bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(got.data(), bytes, 1, 2)), 1);
 	both_end(node, 0);
 	KTAP_CHECK(got == data);
 }
@@ -277,15 +436,14 @@ KTAP_TEST(memory__unmapped_while_it_is_sent)
 // told.
 KTAP_TEST(memory__unmapped_in_part)
 {
-	Node node;
+	Ends node;
 	const std::size_t bytes = 12 << 20;
 	auto data = pattern(bytes, 29);
 	Pages pages(bytes);
 
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data(), bytes, 1, 2)), 1);
 	KTAP_EQUAL(::munmap(pages.data() + bytes - (1 << 20), 1 << 20), 0);
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), bytes, 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), bytes, 1, 1)), 1);
 	both_end(node, -EFAULT);
 }
 
@@ -318,12 +476,12 @@ KTAP_TEST(memory__pins_are_charged_and_given_back)
 
 	settle(0); // what tests before this one had pinned
 
-	Node node;
+	Ends node;
 	Pages target(bytes + page_size());
 
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(target.data() + 1, bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(target.data() + 1, bytes, 1, 2)), 1);
 	KTAP_EQUAL(pinned_kib(), (bytes + page_size()) / 1024);
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), cancel(2, 3)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(cancel(2, 3)), 1);
 	expect(node.ring, 2, -ECANCELED);
 	expect(node.ring, 3, 0);
 	// It stays pinned as long as it is there.
@@ -334,10 +492,9 @@ KTAP_TEST(memory__pins_are_charged_and_given_back)
 	// Of a large buffer only two windows are pinned at a time.
 	Pages large(64 << 20);
 
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), recv(large.data() + 1, large.size() - 1, 1, 4)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(large.data() + 1, large.size() - 1, 1, 4)), 1);
 	KTAP_EQUAL(pinned_kib(), (4 << 10) + 2 * page_size() / 1024);
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), cancel(4, 5)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(cancel(4, 5)), 1);
 	expect(node.ring, 4, -ECANCELED);
 	expect(node.ring, 5, 0);
 	// ... or until nobody has an endpoint open.
@@ -369,18 +526,18 @@ constexpr std::size_t kept = 40'000; // more than a message that is copied, in p
 
 // Sends from, and receives into, a stretch of memory, so that it is pinned, and stays so. The content is as
 // after @round.
-void exchange(Node &node, std::byte *memory, unsigned round)
+void exchange(Ends &node, std::byte *memory, unsigned round, Way way = Way::written)
 {
 	static std::vector<std::uint8_t> data(kept), back(kept);
 
 	std::ranges::copy(pattern(kept, round), data.begin());
 	std::memset(memory, 0x11, kept);
-	KTAP_EQUAL(transfer(node, data.data(), memory, kept), 0);
+	KTAP_EQUAL(transfer(node, data.data(), memory, kept, way), 0);
 	KTAP_CHECK(std::memcmp(memory, data.data(), kept) == 0);
 	// What is sent is what is there now, not what has come.
 	std::ranges::copy(pattern(kept, round + 1000), data.begin());
 	std::memcpy(memory, data.data(), kept);
-	KTAP_EQUAL(transfer(node, memory, back.data(), kept), 0);
+	KTAP_EQUAL(transfer(node, memory, back.data(), kept, way), 0);
 	KTAP_CHECK(back == data);
 }
 
@@ -389,7 +546,7 @@ void exchange(Node &node, std::byte *memory, unsigned round)
 template<typename Happens>
 std::uint64_t misses(Pages &pages, Happens &&happens)
 {
-	Node node;
+	Ends node;
 
 	exchange(node, pages.data(), 1);
 	exchange(node, pages.data(), 2);
@@ -415,7 +572,7 @@ KTAP_TEST(memory__stays_pinned_not_for_ever)
 {
 	settle(0);
 
-	Node node;
+	Ends node;
 	Pages pages(kept);
 
 	exchange(node, pages.data(), 1);
@@ -430,13 +587,13 @@ KTAP_TEST(memory__pinned_in_small)
 {
 	settle(0);
 
-	Node node;
+	Ends node;
 	const std::size_t bytes = 1 << 20;
 	auto data = pattern(bytes, 31);
 	Pages pages(bytes);
 
 	KTAP_EQUAL(transfer(node, data.data(), pages.data(), bytes), 0);
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data() + 4096, 64, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data() + 4096, 64, 1, 2)), 1);
 	settle(page_size() / 1024);
 }
 
@@ -539,12 +696,12 @@ KTAP_TEST(memory__pinned_and_forked)
 
 KTAP_TEST(memory__pinned_and_made_read_only)
 {
-	Node node;
+	Ends node;
 	Pages pages(kept);
 
 	exchange(node, pages.data(), 1);
 	KTAP_REQUIRE_EQUAL(::mprotect(pages.data(), kept, PROT_READ), 0);
-	KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), kept, 1, 2)), -EFAULT);
+	KTAP_EQUAL(node.post(recv(pages.data(), kept, 1, 2)), -EFAULT);
 	KTAP_REQUIRE_EQUAL(::mprotect(pages.data(), kept, PROT_READ | PROT_WRITE), 0);
 	exchange(node, pages.data(), 2);
 }
@@ -560,7 +717,7 @@ bool drop_capability(unsigned capability)
 	return !::syscall(SYS_capset, &header, data);
 }
 
-int region(Node &node, const void *memory, std::size_t bytes, std::uint32_t flags)
+int region(Ends &node, const void *memory, std::size_t bytes, std::uint32_t flags)
 {
 	ibrelk_region_create create{};
 
@@ -576,7 +733,7 @@ KTAP_TEST(memory__region_stays_pinned)
 {
 	settle(0);
 
-	auto node = std::make_unique<Node>();
+	auto node = std::make_unique<Ends>();
 	const std::size_t bytes = 20 << 20;
 	Pages pages(bytes);
 	const auto all = bytes / 1024;
@@ -603,7 +760,7 @@ KTAP_TEST(memory__region_stays_pinned)
 	writable.close();
 	settle(0);
 
-	Node another;
+	Ends another;
 	Fd readable(region(another, pages.data(), bytes, 0));
 
 	KTAP_REQUIRE(readable.get() >= 0);
@@ -694,23 +851,22 @@ KTAP_TEST(memory__region_does_not_outlive_its_process)
 
 KTAP_TEST(memory__region_may_be_closed_in_use)
 {
-	Node node;
+	Ends node;
 	Pages pages(kept);
 	Fd writable(region(node, pages.data(), kept, IBRELK_REGION_WRITE));
 	auto data = pattern(kept, 1);
 
 	KTAP_REQUIRE(writable.get() >= 0);
-	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), kept, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data(), kept, 1, 2)), 1);
 	writable.close();
-	KTAP_REQUIRE_EQUAL(
-		submit(Door::ioctl, node.endpoint.get(), send(node.self, data.data(), kept, 1, 1)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), kept, 1, 1)), 1);
 	both_end(node, 0);
 	KTAP_CHECK(std::memcmp(pages.data(), data.data(), kept) == 0);
 }
 
 KTAP_TEST(memory__region_of_the_wrong_kind)
 {
-	Node node;
+	Ends node;
 	Pages pages(kept), read_only(kept, PROT_READ);
 	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
 
@@ -741,7 +897,7 @@ KTAP_TEST(memory__region_beyond_the_limit)
 
 		if (::setrlimit(RLIMIT_MEMLOCK, &tight) || !drop_capability(CAP_IPC_LOCK))
 			return 255;
-		Node node;
+		Ends node;
 		Pages pages(1 << 20);
 
 		if (region(node, pages.data(), 1 << 20, 0) != -ENOMEM)
@@ -750,7 +906,7 @@ KTAP_TEST(memory__region_beyond_the_limit)
 		if (most.get() < 0)
 			return 2;
 		// What is left is enough for little, and the rest is bounced.
-		exchange(node, pages.data() + (300 << 10), 1);
+		exchange(node, pages.data() + (300 << 10), 1, Way::either);
 		return 0;
 	}),
 		0);
@@ -759,7 +915,7 @@ KTAP_TEST(memory__region_beyond_the_limit)
 // Another thread changes all kinds of memory, but for what is sent and received, and forks.
 KTAP_TEST(memory__pinned_beside_changes)
 {
-	Node node;
+	Ends node;
 	Pages pages(kept);
 	std::atomic<bool> stop = false;
 	std::atomic<unsigned> changes = 0;
@@ -793,15 +949,15 @@ KTAP_TEST(memory__pinned_within_the_limit)
 
 		if (::setrlimit(RLIMIT_MEMLOCK, &tight) || !drop_capability(CAP_IPC_LOCK))
 			return 255;
-		Node node;
+		Ends node;
 		Pages pages(2 << 20);
 
 		for (std::size_t i = 0; i < 32; i++)
-			exchange(node, pages.data() + i * (64 << 10), static_cast<unsigned>(i));
+			exchange(node, pages.data() + i * (64 << 10), static_cast<unsigned>(i), Way::either);
 		if (endpoint_info(node).pinned_idle_bytes > 128 << 10)
 			return 1;
 		auto data = pattern(200 << 10, 5);
-		if (transfer(node, data.data(), pages.data(), 200 << 10) ||
+		if (transfer(node, data.data(), pages.data(), 200 << 10, Way::either) ||
 			std::memcmp(data.data(), pages.data(), data.size()) != 0)
 			return 2;
 		return 0;
@@ -810,7 +966,7 @@ KTAP_TEST(memory__pinned_within_the_limit)
 }
 
 // The rest of a page whose memory cannot be pinned must stay as it is, too.
-int transfers_with_little_to_pin(Node &node, std::size_t bytes)
+int transfers_with_little_to_pin(Ends &node, std::size_t bytes)
 {
 	rlimit tight = {.rlim_cur = 64 << 10, .rlim_max = 64 << 10};
 	auto data = pattern(bytes, 13);
@@ -818,7 +974,7 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 
 	if (::setrlimit(RLIMIT_MEMLOCK, &tight) || ::setgid(nobody) || ::setuid(nobody))
 		return 255;
-	if (transfer(node, data.data(), got.data() + 1, bytes))
+	if (transfer(node, data.data(), got.data() + 1, bytes, Way::copied))
 		return 1;
 	if (std::memcmp(got.data() + 1, data.data(), bytes) != 0)
 		return 2;
@@ -827,8 +983,7 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 
 	// A message that is shorter than its receive.
 	std::fill(got.begin(), got.end(), 0xee);
-	if (submit(Door::ioctl, node.endpoint.get(),
-		    {recv(got.data(), bytes, 1, 2), send(node.self, data.data(), 10, 1, 1)}) != 2)
+	if (node.post({recv(got.data(), bytes, 1, 2), send(node.self, data.data(), 10, 1, 1)}) != 2)
 		return 4;
 	for (int i = 0; i < 2; i++) {
 		auto completion = node.ring.next();
@@ -841,7 +996,7 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 
 	// A receive that is cancelled.
 	std::fill(got.begin(), got.end(), 0xee);
-	if (submit(Door::ioctl, node.endpoint.get(), {recv(got.data(), bytes, 1, 2), cancel(2, 3)}) != 2)
+	if (node.post({recv(got.data(), bytes, 1, 2), cancel(2, 3)}) != 2)
 		return 7;
 	for (int i = 0; i < 2; i++)
 		if (!node.ring.next())
@@ -852,15 +1007,14 @@ int transfers_with_little_to_pin(Node &node, std::size_t bytes)
 	// Memory that is not there is told from memory that cannot be pinned.
 	Pages read_only(bytes, PROT_READ);
 
-	return submit(Door::ioctl, node.endpoint.get(), recv(read_only.data(), bytes, 1, 2)) == -EFAULT ? 0
-													: 10;
+	return node.post(recv(read_only.data(), bytes, 1, 2)) == -EFAULT ? 0 : 10;
 }
 
 KTAP_TEST(memory__beyond_the_limit_is_bounced)
 {
 	need_root();
 	for (std::size_t bytes : {100'000ul, 1ul << 20, 9ul << 20}) {
-		Node node;
+		Ends node;
 
 		KTAP_EQUAL(in_child([&] { return transfers_with_little_to_pin(node, bytes); }), 0);
 		KTAP_CHECK(endpoint_info(node).counters.bounced_bytes >= bytes);
@@ -871,7 +1025,7 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 {
 	need_root();
 
-	Node node(256);
+	Ends node(256);
 
 	KTAP_EQUAL(in_child([&] {
 		rlimit tight = {.rlim_cur = 64 << 10, .rlim_max = 64 << 10};
@@ -884,7 +1038,7 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 		for (std::uint32_t i = 0; i < got.size(); i++) {
 			Command command = recv(&got[i], sizeof(got[i]), i, 1);
 
-			if (submit(Door::ioctl, node.endpoint.get(), command) != 1)
+			if (node.post(command) != 1)
 				return 1;
 		}
 		for (std::uint32_t i = 0; i < got.size(); i++) {
@@ -893,7 +1047,7 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 
 			command.flags = IBRELK_CMD_NO_SUCCESS;
 			for (;;) {
-				int accepted = submit(Door::ioctl, node.endpoint.get(), command);
+				int accepted = node.post(command);
 
 				if (accepted == 1)
 					break;
