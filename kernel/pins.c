@@ -554,7 +554,7 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 	return pins_try_charge(space, nr_pages, limit);
 }
 
-/* Of one that is written back; huge pages are not. */
+/* Huge pages need nothing when they are unpinned. */
 static bool pages_of_file(struct page **pages, unsigned long nr_pages)
 {
 	while (nr_pages--) {
@@ -574,14 +574,35 @@ static bool pages_of_hugetlb(struct page **pages, unsigned long nr_pages)
 	return false;
 }
 
+/*
+ * Of a file whose pages are written back: its file system wants to be told before each time that a page is written,
+ * which adapters do not do. Kernels from 6.5 on refuse to pin these for writing. Pages that belong to no mapping are
+ * a driver's, or no longer of the file.
+ */
+static bool pages_written_back(struct page **pages, unsigned long nr_pages)
+{
+	while (nr_pages--) {
+		struct folio *folio = page_folio(*pages++);
+
+		if (!folio_test_anon(folio) && !folio_test_swapbacked(folio) && !folio_test_hugetlb(folio) &&
+		    READ_ONCE(folio->mapping))
+			return true;
+	}
+	return false;
+}
+
 static int pins_pin(struct ibr_pins *pins)
 {
 	unsigned int flags = FOLL_LONGTERM | (pins->write ? FOLL_WRITE : 0);
 	int ret;
 
 	ret = pin_user_pages_fast(pins->range.start, pins->nr_pages, flags, pins->pages);
-	if (likely(ret == (long)pins->nr_pages))
-		return 0;
+	if (likely(ret == (long)pins->nr_pages)) {
+		if (!pins->write || likely(!pages_written_back(pins->pages, pins->nr_pages)))
+			return 0;
+		unpin_user_pages(pins->pages, ret);
+		return -EFAULT;
+	}
 	if (ret > 0)
 		unpin_user_pages(pins->pages, ret);
 	return ret < 0 ? ret : -EFAULT;

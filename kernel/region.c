@@ -6,6 +6,7 @@
 #include <linux/anon_inodes.h>
 #include <linux/fs.h>
 #include <linux/module.h>
+#include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <ibrelk/uapi.h>
@@ -52,6 +53,9 @@ static struct ibr_pins *region_pin(struct ibr_space *space, unsigned long start,
 		if (error != -EAGAIN)
 			break;
 	}
+	/* What is there, but cannot be pinned, is of a file. */
+	if (pins == ERR_PTR(-EFAULT) && write && !fault_in_safe_writeable((char __user *)start, length))
+		return ERR_PTR(-EOPNOTSUPP);
 	return pins == ERR_PTR(-EPERM) ? ERR_PTR(-ENOMEM) : pins;
 }
 

@@ -28,6 +28,19 @@ TEST_F(Programs, abi)
 	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
 }
 
+// Memory of kinds that the debug kernel does not have, as files on a disk.
+TEST_F(Programs, memory)
+{
+	const Result result = lab().run(1,
+		std::string(IBRELK_SOURCE) + "/tests/selftests/memory.sh memory__of memory__in memory__pinned",
+		Duration(240));
+
+	EXPECT_EQ(result.status, 0) << result.output;
+	EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
+	EXPECT_EQ(result.output.find("# SKIP"), std::string::npos) << result.output;
+	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
+}
+
 // From each of many endpoints to each of many, by one process on either node, and by many.
 TEST_F(Programs, many_endpoints_and_many_processes)
 {

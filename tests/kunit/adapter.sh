@@ -47,7 +47,10 @@ for mode in uc-reliable ud-reliable rc-reliable auto; do
 done
 abi=$root/build/tests/selftests/abi
 test interface 131072 "$abi" "$@"
-test memory 4096 "$abi --between 10.9.0.1 10.9.0.2 memory__" "$@"
+# The host's files, of which the guest may write those in one folder, are the file system that it has.
+disk=$(dirname "$module")/disk
+mkdir -p "$disk"
+test memory 4096 "$abi --between 10.9.0.1 10.9.0.2 --disk $disk memory__" --out "$disk" "$@"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

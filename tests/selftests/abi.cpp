@@ -5,7 +5,7 @@
 // descriptors that are inherited, or closed in any order. It knows the module by uapi.h alone, and runs on a
 // single node: messages go to itself. The tests are in abi_*.cpp.
 //
-//	abi [--between IPV4 IPV4] [part of a test's name...]
+//	abi [--between IPV4 IPV4] [--disk FOLDER] [part of a test's name...]
 #include "abi.hpp"
 
 #include <cstdlib>
@@ -48,6 +48,11 @@ int main(int argc, char **argv)
 		abi::between = {.from = gid_of(argv[2]), .to = gid_of(argv[3])};
 		argc -= 3;
 		argv += 3;
+	}
+	if (argc > 2 && !std::strcmp(argv[1], "--disk")) {
+		abi::disk = argv[2];
+		argc -= 2;
+		argv += 2;
 	}
 	return ktap::run(argc, argv);
 }

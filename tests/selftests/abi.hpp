@@ -237,6 +237,7 @@ struct Between {
 };
 
 inline std::optional<Between> between;
+inline std::string disk; // --disk FOLDER: on a file system that writes back what is written to mappings
 
 // ---- the module's descriptors --------------------------------------------------------------------
 

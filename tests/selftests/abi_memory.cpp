@@ -137,6 +137,35 @@ void both_end(Ends &node, int status)
 	}
 }
 
+ibrelk_endpoint_info endpoint_info(const Node &node)
+{
+	std::vector<ibrelk_endpoint_info> info(256);
+	ibrelk_dump dump{};
+
+	dump.kind = IBRELK_DUMP_ENDPOINTS;
+	dump.buffer = address_of(info.data());
+	dump.entry_bytes = sizeof(info[0]);
+	dump.entries = static_cast<std::uint32_t>(info.size());
+	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
+	for (std::uint32_t i = 0; i < dump.entries; i++)
+		if (info[i].local.endpoint == node.address.endpoint)
+			return info[i];
+	ktap::fail(__FILE__, __LINE__, "the endpoint is not listed");
+	throw ktap::Stop();
+}
+
+int region(const Node &node, const void *memory, std::size_t bytes, std::uint32_t flags)
+{
+	ibrelk_region_create create{};
+
+	create.addr = address_of(memory);
+	create.length = bytes;
+	create.flags = flags;
+	const int error = control(node.device.get(), IBRELK_IOC_REGION_CREATE, &create);
+
+	return error ? error : create.fd;
+}
+
 // A hundred bytes, less than a window, and more than two, from and to each, at an odd place.
 void exchange_sizes(Ends &node, Pages &memory, Way way = Way::written)
 {
@@ -171,6 +200,55 @@ KTAP_TEST(memory__of_every_kind)
 
 	for (Pages *kind : {&shared, &copied, &populated, &inherited})
 		exchange_sizes(node, *kind);
+}
+
+// What the module has bounced for an endpoint.
+std::uint64_t bounced(const Node &node)
+{
+	return endpoint_info(node).counters.bounced_bytes;
+}
+
+// A file system must be told before a page of it is written, and no adapter does that: only a private copy
+// is written in place.
+KTAP_TEST(memory__of_a_file_that_is_written_back)
+{
+	if (disk.empty())
+		ktap::skip("no --disk");
+	need_root();
+
+	Ends node;
+	const std::string name = disk + "/ibrelk-abi";
+	Fd file(::open(name.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600));
+
+	KTAP_REQUIRE(file.get() >= 0);
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kind_bytes), 0);
+
+	Pages copied(kind_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get());
+	Pages shared(kind_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+	auto before = bounced(node);
+
+	exchange_sizes(node, copied);
+	KTAP_EQUAL(bounced(node), before);
+	exchange_sizes(node, shared, Way::copied);
+	KTAP_EQUAL(bounced(node), before + 100 + 20'000 + kind_bytes - 1);
+	KTAP_EQUAL(region(node, shared.data(), kind_bytes, IBRELK_REGION_WRITE), -EOPNOTSUPP);
+
+	// A receive is no reason to keep a page dirty, or from being written back.
+	const auto data = pattern(kind_bytes, 43);
+	std::vector<std::uint8_t> stored(kind_bytes);
+
+	KTAP_REQUIRE_EQUAL(node.post(recv(shared.data(), kind_bytes, 1, 2)), 1);
+	KTAP_EQUAL(::msync(shared.data(), kind_bytes, MS_SYNC), 0);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), kind_bytes, 1, 1)), 1);
+	both_end(node, 0);
+	// What reaches the disk is what came.
+	KTAP_EQUAL(::msync(shared.data(), kind_bytes, MS_SYNC), 0);
+	shared.unmap();
+	copied.unmap();
+	KTAP_EQUAL(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+	KTAP_EQUAL(::pread(file.get(), stored.data(), kind_bytes, 0), kind_bytes);
+	KTAP_CHECK(stored == data);
+	::unlink(name.c_str());
 }
 
 // A buffer in pieces that begin and end anywhere, and have something between them.
@@ -503,23 +581,6 @@ KTAP_TEST(memory__pins_are_charged_and_given_back)
 	settle(0);
 }
 
-ibrelk_endpoint_info endpoint_info(const Node &node)
-{
-	std::vector<ibrelk_endpoint_info> info(256);
-	ibrelk_dump dump{};
-
-	dump.kind = IBRELK_DUMP_ENDPOINTS;
-	dump.buffer = address_of(info.data());
-	dump.entry_bytes = sizeof(info[0]);
-	dump.entries = static_cast<std::uint32_t>(info.size());
-	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
-	for (std::uint32_t i = 0; i < dump.entries; i++)
-		if (info[i].local.endpoint == node.address.endpoint)
-			return info[i];
-	ktap::fail(__FILE__, __LINE__, "the endpoint is not listed");
-	throw ktap::Stop();
-}
-
 // ---- pinned memory that changes ------------------------------------------------------------------
 
 constexpr std::size_t kept = 40'000; // more than a message that is copied, in pages of its own
@@ -715,18 +776,6 @@ bool drop_capability(unsigned capability)
 		return false;
 	data[capability / 32].effective &= ~(1u << capability % 32);
 	return !::syscall(SYS_capset, &header, data);
-}
-
-int region(Ends &node, const void *memory, std::size_t bytes, std::uint32_t flags)
-{
-	ibrelk_region_create create{};
-
-	create.addr = address_of(memory);
-	create.length = bytes;
-	create.flags = flags;
-	const int error = control(node.device.get(), IBRELK_IOC_REGION_CREATE, &create);
-
-	return error ? error : create.fd;
 }
 
 KTAP_TEST(memory__region_stays_pinned)

@@ -64,7 +64,9 @@ struct page {
 	bool mapped;		/* these are still the process's */
 };
 
-struct folio;
+struct folio {
+	void *mapping;
+};
 struct mem_cgroup;
 #define FOLL_WRITE		1u
 #define FOLL_LONGTERM		2u
@@ -85,6 +87,7 @@ bool sim_page_of_file(const struct page *page);
 #define page_folio(page)	((struct folio *)(page))
 #define folio_test_hugetlb(folio)	false
 #define folio_test_anon(folio)	(!sim_page_of_file((struct page *)(folio)))
+#define folio_test_swapbacked(folio)	true	/* files are in memory */
 #define memcpy_to_page(page, offset, from, bytes)	memcpy((page)->address + (offset), from, bytes)
 #define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (page)->address + (offset), bytes)
 
