@@ -28,7 +28,7 @@ TEST_F(Programs, abi)
 	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
 }
 
-// Memory of kinds that the debug kernel does not have, as files on a disk.
+// Memory of kinds that the debug kernel does not have: huge pages, and files on a disk.
 TEST_F(Programs, memory)
 {
 	const Result result = lab().run(1,

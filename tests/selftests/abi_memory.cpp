@@ -167,21 +167,26 @@ int region(const Node &node, const void *memory, std::size_t bytes, std::uint32_
 }
 
 // A hundred bytes, less than a window, and more than two, from and to each, at an odd place.
-void exchange_sizes(Ends &node, Pages &memory, Way way = Way::written)
+void exchange_sizes(Ends &node, std::byte *memory, std::size_t room, Way way = Way::written)
 {
-	const std::size_t longest = memory.size() - 1;
+	const std::size_t longest = room - 1;
 	const auto data = pattern(longest, 5);
 
 	for (std::size_t size : {std::size_t{100}, std::size_t{20'000}, longest}) {
 		std::vector<std::uint8_t> back(size);
 
-		std::memset(memory.data(), 0x11, memory.size());
-		KTAP_EQUAL(transfer(node, data.data(), memory.data() + 1, size, way), 0);
-		KTAP_CHECK(std::memcmp(data.data(), memory.data() + 1, size) == 0);
+		std::memset(memory, 0x11, room);
+		KTAP_EQUAL(transfer(node, data.data(), memory + 1, size, way), 0);
+		KTAP_CHECK(std::memcmp(data.data(), memory + 1, size) == 0);
 		// What is not written in place is read there all the same.
-		KTAP_EQUAL(transfer(node, memory.data() + 1, back.data(), size), 0);
+		KTAP_EQUAL(transfer(node, memory + 1, back.data(), size), 0);
 		KTAP_CHECK(std::memcmp(data.data(), back.data(), size) == 0);
 	}
+}
+
+void exchange_sizes(Ends &node, Pages &pages, Way way = Way::written)
+{
+	exchange_sizes(node, pages.data(), pages.size(), way);
 }
 
 constexpr std::size_t kind_bytes = 5 << 20;
@@ -206,6 +211,135 @@ KTAP_TEST(memory__of_every_kind)
 std::uint64_t bounced(const Node &node)
 {
 	return endpoint_info(node).counters.bounced_bytes;
+}
+
+// A number that the kernel keeps in a file.
+std::size_t number(const char *file)
+{
+	std::ifstream stream(file);
+	std::size_t value = 0;
+
+	return stream >> value ? value : 0;
+}
+
+// What a line of a file in /proc says, in KiB, for what is at an address if the file has lines for each
+// mapping.
+std::size_t proc_kib(const char *file, const std::string &name, const void *address = nullptr)
+{
+	std::ifstream stream(file);
+	bool here = !address;
+
+	for (std::string line; std::getline(stream, line);) {
+		unsigned long start = 0, end = 0;
+
+		if (address && std::sscanf(line.c_str(), "%lx-%lx ", &start, &end) == 2)
+			here = start <= address_of(address) && address_of(address) < end;
+		if (here && line.starts_with(name + ":"))
+			return std::stoul(line.substr(name.size() + 1));
+	}
+	return 0;
+}
+
+// Huge pages of hugetlbfs, for as long as it lives.
+class Reserved
+{
+public:
+	explicit Reserved(std::size_t count) : bytes(proc_kib("/proc/meminfo", "Hugepagesize") << 10)
+	{
+		if (::access(setting, F_OK))
+			ktap::skip("the kernel has no huge pages");
+		need_root();
+		before_ = number(setting);
+		std::ofstream(setting) << before_ + count;
+		KTAP_REQUIRE_EQUAL(number(setting), before_ + count);
+	}
+	Reserved(const Reserved &) = delete;
+	Reserved &operator=(const Reserved &) = delete;
+	~Reserved()
+	{
+		std::ofstream(setting) << before_;
+	}
+
+	const std::size_t bytes; // of one
+
+private:
+	static constexpr const char *setting = "/proc/sys/vm/nr_hugepages";
+	std::size_t before_;
+};
+
+constexpr int private_rw = MAP_PRIVATE | MAP_ANONYMOUS;
+constexpr int private_huge = private_rw | MAP_HUGETLB;
+
+Fd huge_file(std::size_t bytes)
+{
+	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC | MFD_HUGETLB));
+
+	KTAP_REQUIRE(file.get() >= 0);
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), bytes), 0);
+	return file;
+}
+
+KTAP_TEST(memory__of_huge_pages)
+{
+	Reserved reserved(6);
+	Ends node;
+	const auto bytes = 3 * reserved.bytes;
+	Fd file = huge_file(bytes);
+	Pages own(bytes, PROT_READ | PROT_WRITE, private_huge);
+	Pages shared(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+
+	exchange_sizes(node, own);
+	exchange_sizes(node, shared);
+	KTAP_EQUAL(bounced(node), 0u);
+}
+
+// Anonymous memory of which the kernel makes huge pages by itself; where there are none, a test is skipped.
+struct Transparent {
+	static constexpr const char *setting = "/sys/kernel/mm/transparent_hugepage/";
+
+	explicit Transparent(std::size_t count) :
+		huge(number((std::string(setting) + "hpage_pmd_size").c_str())),
+		room((count + 1) * huge + page_size())
+	{
+		std::string enabled;
+
+		std::getline(std::ifstream(std::string(setting) + "enabled"), enabled);
+		if (!huge || enabled.find("[never]") != std::string::npos)
+			ktap::skip("the kernel has no transparent huge pages");
+		memory = room.data() + (huge - address_of(room.data()) % huge) % huge;
+		bytes = count * huge;
+	}
+	// How much of it is in huge pages.
+	std::size_t huge_bytes() const
+	{
+		return proc_kib("/proc/self/smaps", "AnonHugePages", memory) << 10;
+	}
+	// All of it becomes so. Where small pages have been, there would be small ones again, if nothing else
+	// was mapped there.
+	void inflate()
+	{
+		KTAP_REQUIRE(::mmap(memory, bytes, PROT_READ | PROT_WRITE, private_rw | MAP_FIXED, -1, 0) ==
+			memory);
+		KTAP_REQUIRE_EQUAL(::madvise(memory, bytes, MADV_HUGEPAGE), 0);
+		std::memset(memory, 1, bytes);
+		KTAP_REQUIRE_EQUAL(huge_bytes(), bytes);
+	}
+
+	std::size_t huge; // bytes of a huge page
+	Pages room;
+	std::byte *memory = nullptr;
+	std::size_t bytes = 0;
+};
+
+KTAP_TEST(memory__of_transparent_huge_pages)
+{
+	Transparent area(3);
+	Ends node;
+
+	area.inflate();
+	exchange_sizes(node, area.memory, area.bytes);
+	KTAP_EQUAL(area.huge_bytes(), area.bytes);
+	KTAP_EQUAL(bounced(node), 0u);
 }
 
 // A file system must be told before a page of it is written, and no adapter does that: only a private copy
@@ -605,21 +739,25 @@ void exchange(Ends &node, std::byte *memory, unsigned round, Way way = Way::writ
 // Exchanges by a stretch before and after something has happened to it; tells how often it had to be pinned
 // anew then.
 template<typename Happens>
-std::uint64_t misses(Pages &pages, Happens &&happens)
+std::uint64_t misses(std::byte *memory, Happens &&happens)
 {
 	Ends node;
 
-	exchange(node, pages.data(), 1);
-	exchange(node, pages.data(), 2);
+	exchange(node, memory, 1);
+	exchange(node, memory, 2);
 	happens();
 	const auto before = endpoint_info(node).pin_misses;
-	exchange(node, pages.data(), 3);
+	exchange(node, memory, 3);
 	const auto after = endpoint_info(node).pin_misses;
-	exchange(node, pages.data(), 4);
+	exchange(node, memory, 4);
 	return after - before;
 }
 
-constexpr int private_rw = MAP_PRIVATE | MAP_ANONYMOUS;
+template<typename Happens>
+std::uint64_t misses(Pages &pages, Happens &&happens)
+{
+	return misses(pages.data(), std::forward<Happens>(happens));
+}
 
 KTAP_TEST(memory__stays_pinned)
 {
@@ -721,6 +859,111 @@ KTAP_TEST(memory__pinned_and_of_a_file_that_ends)
 				   }),
 			kind == MAP_SHARED ? 2u : 1u);
 	}
+}
+
+// Huge pages of hugetlbfs are pinned each time; so what counts is where the bytes go, now that other ones are
+// there.
+KTAP_TEST(memory__pinned_huge_pages_that_change)
+{
+	Reserved reserved(3);
+	const auto bytes = reserved.bytes;
+	constexpr int rw = PROT_READ | PROT_WRITE;
+	Pages pages(bytes, rw, private_huge), room(2 * bytes, PROT_NONE);
+	auto *elsewhere = room.data() + (bytes - address_of(room.data()) % bytes) % bytes;
+	const auto map_anew = [&] {
+		return ::mmap(pages.data(), bytes, rw, private_huge | MAP_FIXED, -1, 0) == pages.data();
+	};
+
+	KTAP_EQUAL(misses(pages, [&] { KTAP_CHECK(map_anew()); }), 2u);
+	KTAP_EQUAL(misses(pages, [&] { KTAP_EQUAL(::madvise(pages.data(), bytes, MADV_DONTNEED), 0); }), 2u);
+	KTAP_EQUAL(misses(pages,
+			   [&] {
+				   KTAP_CHECK(::mremap(pages.data(), bytes, bytes,
+						      MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+				   KTAP_CHECK(map_anew());
+			   }),
+		2u);
+	::munmap(elsewhere, bytes);
+
+	Fd file = huge_file(bytes);
+	Pages shared(bytes, rw, MAP_SHARED, file.get());
+
+	KTAP_EQUAL(misses(shared,
+			   [&] {
+				   KTAP_EQUAL(::ftruncate(file.get(), 0), 0);
+				   KTAP_EQUAL(::ftruncate(file.get(), bytes), 0);
+			   }),
+		2u);
+	KTAP_EQUAL(misses(shared,
+			   [&] {
+				   KTAP_EQUAL(
+					   ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+						   0, static_cast<off_t>(bytes)),
+					   0);
+			   }),
+		2u);
+}
+
+KTAP_TEST(memory__pinned_transparent_huge_pages_that_change)
+{
+	Transparent area(2);
+	auto *last = area.memory + area.huge - kept; // the end of the first
+	constexpr int rw = PROT_READ | PROT_WRITE;
+	std::byte *elsewhere = nullptr;
+	Transparent other(1);
+
+	area.inflate();
+	KTAP_EQUAL(
+		misses(last, [&] { KTAP_EQUAL(::madvise(area.memory, area.huge, MADV_DONTNEED), 0); }), 1u);
+	area.inflate();
+	// Split by what happens beside, or to all of it but that.
+	misses(last, [&] { KTAP_EQUAL(::mprotect(area.memory, page_size(), PROT_READ), 0); });
+	area.inflate();
+	misses(last, [&] { KTAP_EQUAL(::madvise(area.memory, area.huge - kept, MADV_DONTNEED), 0); });
+	area.inflate();
+	elsewhere = other.memory;
+	KTAP_EQUAL(misses(last,
+			   [&] {
+				   KTAP_CHECK(::mremap(area.memory, area.huge, area.huge,
+						      MREMAP_MAYMOVE | MREMAP_FIXED, elsewhere) == elsewhere);
+				   KTAP_CHECK(::mmap(area.memory, area.huge, rw, private_rw | MAP_FIXED, -1,
+						      0) == area.memory);
+			   }),
+		1u);
+}
+
+// Small pages that become a huge one. They do not while they are pinned, be it for a transfer or after one.
+KTAP_TEST(memory__pinned_and_collapsed)
+{
+	constexpr int collapse = 25; // MADV_COLLAPSE, which the C library may not know
+	Transparent area(1);
+	Ends node;
+	const auto data = pattern(area.bytes, 47);
+
+	KTAP_REQUIRE_EQUAL(::madvise(area.memory, area.bytes, MADV_NOHUGEPAGE), 0);
+	std::memset(area.memory, 1, area.bytes);
+	KTAP_REQUIRE_EQUAL(::madvise(area.memory, area.bytes, MADV_HUGEPAGE), 0);
+	KTAP_REQUIRE_EQUAL(area.huge_bytes(), 0u);
+
+	KTAP_REQUIRE_EQUAL(node.post(recv(area.memory, area.bytes, 1, 2)), 1);
+	int error = ::madvise(area.memory, area.bytes, collapse) ? errno : 0;
+	if (error == EINVAL)
+		ktap::skip("the kernel has no MADV_COLLAPSE");
+	KTAP_CHECK(error);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), area.bytes, 1, 1)), 1);
+	both_end(node, 0);
+	KTAP_CHECK(std::memcmp(area.memory, data.data(), area.bytes) == 0);
+
+	const auto give_up = Clock::now() + std::chrono::seconds(20);
+	const auto anew = misses(area.memory, [&] {
+		do
+			error = ::madvise(area.memory, area.bytes, collapse) ? errno : 0;
+		while (error && Clock::now() < give_up);
+		KTAP_EQUAL(error, 0);
+		KTAP_EQUAL(area.huge_bytes(), area.bytes);
+	});
+	// So do the other buffers of the exchange, which nobody has used meanwhile.
+	KTAP_CHECK(anew >= 1);
 }
 
 // A child that has a copy must not see what is received afterwards; and who writes first is not to matter.
