@@ -21,7 +21,7 @@ class Programs : public ClusterTest
 // takes too long in a debug kernel.)
 TEST_F(Programs, abi)
 {
-	const Result result = lab().run(1, "IBRELK_LONG=1 " + built("tests/selftests/abi"), Duration(360));
+	const Result result = lab().run(1, "IBRELK_LONG=1 " + built("tests/selftests/abi"), Duration(420));
 
 	EXPECT_EQ(result.status, 0) << result.output;
 	EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
@@ -32,7 +32,8 @@ TEST_F(Programs, abi)
 TEST_F(Programs, memory)
 {
 	const Result result = lab().run(1,
-		std::string(IBRELK_SOURCE) + "/tests/selftests/memory.sh memory__of memory__in memory__pinned",
+		std::string(IBRELK_SOURCE) +
+			"/tests/selftests/memory.sh memory__of memory__in memory__pinned memory__changed",
 		Duration(240));
 
 	EXPECT_EQ(result.status, 0) << result.output;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <linux/capability.h>
+#include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -682,6 +683,217 @@ void settle(unsigned long kib)
 	KTAP_EQUAL(pinned_kib(), kib);
 }
 
+// Pages pinned by anybody, as the kernel counts them.
+long pinned_pages()
+{
+	/* Each processor keeps some of its counts to itself until it is asked. */
+	std::ofstream("/proc/sys/vm/stat_refresh") << 1;
+	std::ifstream counters("/proc/vmstat");
+	std::string name;
+	long value = 0, pages = 0;
+
+	while (counters >> name >> value) {
+		if (name == "nr_foll_pin_acquired")
+			pages += value;
+		else if (name == "nr_foll_pin_released")
+			pages -= value;
+	}
+	return pages;
+}
+
+// Another thread takes memory away, or puts other memory there, at any moment of a transfer.
+class Changer
+{
+public:
+	static constexpr std::byte unused{0xa5};
+	static constexpr std::size_t pinned_at_once = 4 << 20;
+
+	Changer(const Ring &ring, std::size_t bytes) : ring_(ring), bytes_(bytes)
+	{
+	}
+	// What the buffers hold when a transfer begins.
+	void begin(const std::vector<std::uint8_t> &data)
+	{
+		std::lock_guard lock(mutex_);
+
+		std::memcpy(source.data(), data.data(), data.size());
+		std::memset(target.data(), static_cast<int>(unused), bytes_);
+		size_ = data.size();
+		tail_ = ring_.tail();
+		received_ = changed_ = needed_ = false;
+		changes_ = 1 + data.size() % 2;
+	}
+	// The receive is posted.
+	void received()
+	{
+		received_ = true;
+	}
+	// All of both is there, and nothing happens to it any more.
+	void end()
+	{
+		std::lock_guard lock(mutex_);
+
+		changes_ = 0;
+	}
+	// Something has happened.
+	bool changed() const
+	{
+		return changed_;
+	}
+	// ... to what the receive had pinned, and before either end was complete.
+	bool needed() const
+	{
+		return needed_;
+	}
+
+private:
+	void change()
+	{
+		const bool at_target = random_() % 3;
+		auto *memory = (at_target ? target : source).data();
+		const auto page = page_size(), pages = bytes_ / page;
+		const auto first = random_() % pages, count = 1 + random_() % (pages - first);
+		const bool needs = at_target && received_ && size_ <= pinned_at_once && first * page < size_;
+		const auto map = [&](int protection) {
+			return ::mmap(memory + first * page, count * page, protection,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+		};
+
+		changed_ = true;
+		if (random_() % 2 && map(PROT_NONE))
+			std::this_thread::sleep_for(std::chrono::microseconds(random_() % 3'000));
+		if (!map(PROT_READ | PROT_WRITE))
+			std::abort();
+		needed_ = needed_ || (needs && ring_.tail() == tail_);
+	}
+	void run(const std::stop_token &stop)
+	{
+		while (!stop.stop_requested()) {
+			std::this_thread::sleep_for(
+				std::chrono::microseconds(random_() % (random_() % 2 ? 5'000 : 100'000)));
+
+			std::lock_guard lock(mutex_);
+
+			if (changes_) {
+				changes_--;
+				change();
+			}
+		}
+	}
+
+	const Ring &ring_;
+	std::size_t bytes_;
+	std::mt19937 random_{3}; // of the thread alone
+	std::atomic<bool> received_ = false;
+	std::mutex mutex_; // the rest; held, the memory is there
+	std::size_t size_ = 0;
+	std::uint32_t tail_ = 0;
+	bool changed_ = false, needed_ = false;
+	unsigned changes_ = 0; // that are to come
+
+public:
+	Pages source{bytes_}, target{bytes_};
+
+private:
+	std::jthread thread_{[this](const std::stop_token &stop) {
+		run(stop);
+	}};
+};
+
+// Of pages that were there all the time, none is wrong; one that came meanwhile may be empty, or have come
+// with the message.
+bool arrived(const std::byte *got, const std::vector<std::uint8_t> &data, bool changed)
+{
+	for (std::size_t at = 0; at < data.size(); at += page_size()) {
+		const auto size = std::min(page_size(), data.size() - at);
+
+		if (std::memcmp(got + at, &data[at], size) == 0)
+			continue;
+		if (!changed || !std::all_of(got + at, got + at + size, [](auto byte) {
+			    return byte == std::byte{0};
+		    }))
+			return false;
+	}
+	return true;
+}
+
+KTAP_TEST(memory__changed_by_another_thread)
+{
+	settle(0);
+
+	const long before = pinned_pages();
+	unsigned good = 0, bad = 0, refused = 0, rounds = 0, apart = 0, missed = 0;
+	{
+		constexpr std::size_t most = 6 << 20; // more than is pinned at once
+		auto node = std::make_unique<Ends>();
+		Changer changer(node->ring, most);
+		std::mt19937 random(4);
+		const auto give_up = Clock::now() + std::chrono::seconds(60);
+
+		for (; rounds < 30 || ((!good || !bad) && Clock::now() < give_up); rounds++) {
+			const auto size = rounds % 4 ? 1 + random() % (4u << 20) : most - random() % 4096;
+			const auto data = pattern(size, rounds);
+			int status[2] = {1, 1};
+
+			changer.begin(data);
+			int posted = node->post(recv(changer.target.data(), size, 1, 2));
+
+			if (posted == 1) {
+				changer.received();
+				posted = node->post(send(node->self, changer.source.data(), size, 1, 1));
+				// There is no message then, so it is taken back.
+				if (posted < 0)
+					KTAP_REQUIRE_EQUAL(node->post(cancel(2, 1)), 1);
+				for (int both = 0; both < 2; both++) {
+					auto completion = node->ring.next();
+
+					KTAP_REQUIRE(completion.has_value());
+					status[completion->user_data - 1] = completion->status;
+				}
+			}
+
+			changer.end();
+			const bool changed = changer.changed();
+
+			if (posted < 0) {
+				KTAP_EQUAL(posted, -EFAULT);
+				KTAP_CHECK(changed);
+				refused++;
+				continue;
+			}
+			for (int end : status)
+				KTAP_CHECK(!end || (end == -EFAULT && changed));
+			apart += status[0] != status[1];
+			missed += !status[1] && changer.needed();
+			if (status[1]) {
+				bad++;
+			} else {
+				KTAP_CHECK(arrived(changer.target.data(), data, changed));
+				good++;
+			}
+			auto *behind = changer.target.data() + size;
+			KTAP_CHECK(std::all_of(behind, changer.target.data() + most,
+				[](auto byte) { return byte == Changer::unused || byte == std::byte{0}; }));
+		}
+		KTAP_CHECK(good);
+		KTAP_CHECK(bad);
+		// Both ends say the same, and right, unless it was between the last look at the memory and
+		// the last word.
+		KTAP_CHECK(apart * 10 < rounds);
+		KTAP_CHECK(missed * 10 < rounds);
+		// Nothing of it is left to disturb another one.
+		exchange_sizes(*node, changer.target);
+		node.reset();
+		settle(0);
+	}
+	ktap::note(good, " messages arrived, ", bad, " did not, ", refused, " were refused; ", apart,
+		" ends differed, ", missed, " changes were too late");
+	for (auto give_up = Clock::now() + std::chrono::seconds(20);
+		pinned_pages() > before && Clock::now() < give_up;)
+		std::this_thread::yield();
+	KTAP_CHECK(pinned_pages() <= before);
+}
+
 KTAP_TEST(memory__pins_are_charged_and_given_back)
 {
 	const std::size_t bytes = 1 << 20;
@@ -1060,24 +1272,6 @@ KTAP_TEST(memory__region_stays_pinned)
 	pages.unmap();
 	readable.close();
 	settle(0);
-}
-
-// Pages pinned by anybody, as the kernel counts them.
-long pinned_pages()
-{
-	/* Each processor keeps some of its counts to itself until it is asked. */
-	std::ofstream("/proc/sys/vm/stat_refresh") << 1;
-	std::ifstream counters("/proc/vmstat");
-	std::string name;
-	long value = 0, pages = 0;
-
-	while (counters >> name >> value) {
-		if (name == "nr_foll_pin_acquired")
-			pages += value;
-		else if (name == "nr_foll_pin_released")
-			pages -= value;
-	}
-	return pages;
 }
 
 void fd_pass(int socket, int fd)
