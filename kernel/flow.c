@@ -385,6 +385,8 @@ static void outflow_granted(struct ibr_outflow *flow, u64 limit, u32 announce)
 {
 	if (limit > flow->limit) {
 		flow->limit = limit;
+		/* The receiver may have taken some of it back: no less than what it has now tells how much is left. */
+		flow->grant = max(limit - flow->cost, flow->grant - flow->grant / 8);
 		flow->unpaid_max = 0;
 		flow->unpaid_at = 0;
 		if (flow->patient_until) {
@@ -433,6 +435,7 @@ void ibr_outflow_fail(struct ibr_outflow *flow, int error)
 
 	lockdep_assert_held(&path->lock);
 	flow->state = IBR_OUTFLOW_CLOSED;
+	flow->patient_until = 0;
 	list_del_init(&flow->ready);
 	while (!list_empty(&flow->announcing))
 		list_del_init(flow->announcing.next);
@@ -547,18 +550,41 @@ void ibr_inflow_put(struct ibr_inflow *flow)
 	kref_put(&flow->ref, inflow_free);
 }
 
-/* Reserve up to @wanted cost bytes of the endpoint's unexpected memory. Return: how many. */
-static u64 inflow_reserve(struct ibr_endpoint *endpoint, u64 wanted)
+/* What a new flow may use of the endpoint's unexpected memory: little, since it may stay idle. Return: cost bytes. */
+static u64 inflow_reserve(struct ibr_endpoint *endpoint)
 {
-	u64 room;
+	u64 grant;
 
 	spin_lock_bh(&endpoint->lock);
-	/* A quarter of what is left for each newcomer, so that later ones get something too. */
-	room = (endpoint->unexpected_max - endpoint->unexpected_granted) / 4;
-	wanted = min(wanted, room);
-	endpoint->unexpected_granted += wanted;
+	/* At most a quarter of what is left, so that later ones get something too. */
+	grant = min((u64)IBR_GRANT_FIRST, (endpoint->unexpected_max - endpoint->unexpected_granted) / 4);
+	endpoint->unexpected_granted += grant;
 	spin_unlock_bh(&endpoint->lock);
-	return wanted;
+	return grant;
+}
+
+/*
+ * @cost has come back (0: a header). Who uses the memory gets more of it, up to the part that is the same for all. The
+ * parts are of three quarters, so that there is something for newcomers while all others are idle; when these use the
+ * rest, who has more than his part, as there were fewer flows before, gets that much less back.
+ */
+static void inflow_regrant(struct ibr_inflow *flow, u32 cost)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	u64 room = endpoint->unexpected_max - endpoint->unexpected_max / 4;
+	u64 part, more = 0, less = 0;
+
+	spin_lock_bh(&endpoint->lock);
+	part = min_t(u64, IBR_GRANT_MAX, div_u64(room, max(endpoint->sources, 1u)));
+	if (flow->grant < part)
+		more = min3(part - flow->grant, (endpoint->unexpected_max - endpoint->unexpected_granted) / 4,
+			    (u64)IBR_GRANT_FIRST);
+	else if (endpoint->unexpected_granted + IBR_GRANT_FIRST > room)
+		less = min_t(u64, cost, flow->grant - part);
+	endpoint->unexpected_granted += more - less;
+	spin_unlock_bh(&endpoint->lock);
+	flow->grant += more - less;
+	flow->limit += cost + more - less;
 }
 
 static void inflow_unreserve(struct ibr_endpoint *endpoint, u64 cost)
@@ -709,7 +735,7 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	flow->next = IBR_COUNTERS_START;
 	flow->announced = IBR_COUNTERS_START;
 	flow->spent = IBR_COUNTERS_START;
-	flow->grant = inflow_reserve(endpoint, IBR_GRANT_MAX);
+	flow->grant = inflow_reserve(endpoint);
 	flow->limit = flow->spent + flow->grant;
 	inflow_reserve_headers(flow, IBR_HEADERS_FIRST, 1);
 	list_add_tail(&flow->on_path, &path->inflows);
@@ -795,20 +821,13 @@ static void inflow_tell(struct ibr_inflow *flow)
  */
 void ibr_inflow_return(struct ibr_inflow *flow, u32 cost)
 {
-	u64 more;
-
 	lockdep_assert_held(&flow->path->lock);
 	flow->waiting_cost -= cost;
 	if (flow->gone) {
 		inflow_unreserve(flow->endpoint, cost);
 		return;
 	}
-	flow->limit += cost;
-	if (flow->grant < IBR_GRANT_MAX / 8) {
-		more = inflow_reserve(flow->endpoint, IBR_GRANT_MAX - flow->grant);
-		flow->grant += more;
-		flow->limit += more;
-	}
+	inflow_regrant(flow, cost);
 	inflow_tell(flow);
 }
 
