@@ -12,6 +12,7 @@
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
+#include "transport/transport.h"
 
 /*
  * Handles are given out round robin in 24 bits, so that one which was given back names nothing for a
@@ -694,19 +695,39 @@ static void inflow_unadmit(struct ibr_endpoint *endpoint)
 	spin_unlock_bh(&endpoint->lock);
 }
 
+/*
+ * Where a flow comes from. On the own node the path is named by the address that it leads to, which tells nothing of
+ * who sends; but the flow's other end is on it too: an endpoint that is bound to an address is known by that one.
+ * Context: path->lock held.
+ */
+static void inflow_source(struct ibr_path *path, const struct wire_frame *open, struct ibrelk_addr *addr)
+{
+	const struct ibr_endpoint *source;
+	const struct ibr_outflow *out;
+
+	memset(addr, 0, sizeof(*addr));
+	memcpy(addr->gid, path->key.remote_gid, sizeof(addr->gid));
+	addr->endpoint = le32_to_cpu(open->open.src_endpoint);
+	addr->generation = le32_to_cpu(open->open.src_generation);
+	if (path->transport != &ibr_transport_loop)
+		return;
+	out = ibr_handle_find(path, le32_to_cpu(open->flow), IBR_HANDLE_OUTFLOW);
+	source = out ? out->endpoint : NULL;
+	if (source && source->id == addr->endpoint && source->generation == addr->generation &&
+	    memchr_inv(source->local.gid, 0, sizeof(addr->gid)))
+		memcpy(addr->gid, source->local.gid, sizeof(addr->gid));
+}
+
 /* Return: flow, or ERR_PTR(-ENOMEM; -EUSERS: there are as many as there may be). */
 static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoint *endpoint,
 					const struct wire_frame *frame)
 {
-	struct ibrelk_addr addr = {
-		.endpoint = le32_to_cpu(frame->open.src_endpoint),
-		.generation = le32_to_cpu(frame->open.src_generation),
-	};
 	struct ibr_contact *contact;
+	struct ibrelk_addr addr;
 	struct ibr_inflow *flow;
 	int ret;
 
-	memcpy(addr.gid, path->key.remote_gid, sizeof(addr.gid));
+	inflow_source(path, frame, &addr);
 	if (!inflow_admit(path, endpoint))
 		return ERR_PTR(-EUSERS);
 	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC);

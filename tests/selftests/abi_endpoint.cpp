@@ -260,6 +260,38 @@ KTAP_TEST(peer__bad_requests)
 	}
 }
 
+// Who is bound to an address is known by it, also to one that he reaches by another address of the node.
+KTAP_TEST(peer__of_the_same_node_by_its_own_address)
+{
+	const std::uint8_t loopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 127, 0, 0, 1};
+	const Node any;
+	Node receiver(64, [&](auto &create) { std::ranges::copy(loopback, create.local.gid); });
+	Node sender(64, [&](auto &create) { std::ranges::copy(any.address.gid, create.local.gid); });
+	ibrelk_peer to{}, from{};
+	std::uint64_t sent = 4711, received = 0;
+
+	to.addr = receiver.address;
+	from.addr = sender.address;
+	KTAP_REQUIRE_EQUAL(control(sender.endpoint.get(), IBRELK_IOC_PEER_ADD, &to), 0);
+	KTAP_REQUIRE_EQUAL(control(receiver.endpoint.get(), IBRELK_IOC_PEER_ADD, &from), 0);
+
+	auto directed = recv(&received, sizeof(received), 1, 1);
+
+	directed.peer = from.handle;
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, receiver.endpoint.get(), directed), 1);
+
+	auto message = send(to.handle, &sent, sizeof(sent), 1, 2);
+
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, sender.endpoint.get(), message), 1);
+
+	auto completion = receiver.ring.next();
+
+	KTAP_REQUIRE(completion);
+	KTAP_EQUAL(completion->status, 0);
+	KTAP_EQUAL(completion->peer, from.handle);
+	KTAP_EQUAL(received, sent);
+}
+
 KTAP_TEST(peer__handles)
 {
 	Node node;

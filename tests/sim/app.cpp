@@ -254,8 +254,11 @@ void Apps::open(u32 slot)
 	sim_preempt_off++;
 	for (u32 other = 0; other < slot_.size() && !life.exact; other++) {
 		const bool same = other / sim_config.endpoints == life.node;
-		if (!same || sim_config.loop)
-			peer_for(life, other, same);
+		if (same && !sim_config.loop)
+			continue;
+		peer_for(life, other, same);
+		if (same)
+			peer_for(life, other, false);
 	}
 	sim_preempt_off--;
 	sim_alloc_calm--;
@@ -480,7 +483,8 @@ void Apps::draw_wanted(Life &life, Receive &receive)
 	if (!receive.catch_all && !sim_chance(stream, sim_config.wild_source)) {
 		const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
 		const bool same = slot / sim_config.endpoints == life.node;
-		const Peer *peer = same && !sim_config.loop ? nullptr : peer_for(life, slot, same);
+		// Also who sends to the loopback address is known by the address that he is bound to.
+		const Peer *peer = same && !sim_config.loop ? nullptr : peer_for(life, slot, false);
 		if (peer) {
 			receive.any = false;
 			receive.from = *peer;

@@ -31,7 +31,7 @@ bool fits(const Receive &receive, const Send &send)
 		return false;
 	if (receive.any)
 		return true;
-	return receive.from.slot == send.from->slot && receive.from.loop == send.to.loop &&
+	return receive.from.slot == send.from->slot &&
 		(!receive.from.generation || receive.from.generation == send.from->addr.generation);
 }
 
