@@ -19,6 +19,8 @@
 #include "transport/transport.h"
 
 #define RECONNECT_MS		500
+#define MEMORY_RETRY_MS		100	/* ... and where it was memory that there was none of */
+#define MEMORY_TRIES		50u
 #define TARGET_US		100	/* of delay by queues: 125 kB at 10 Gb/s */
 #define TARGET_SOFTWARE_US	50000	/* ... and by processors that do something else, for some turns of theirs */
 #define TARGET_MAX_US		100000
@@ -381,8 +383,16 @@ static void path_connect_work(struct work_struct *work)
 	if (wanted) {
 		if (!ret)
 			ret = path->transport->connect(path);
-		if (ret)
-			ibr_path_failed(path, ret);
+		/* A shortage of memory passes, as a rule. */
+		if (ret == -ENOMEM && path->connect_tries++ < MEMORY_TRIES) {
+			queue_delayed_work(ibr_wq, &path->connect_work, msecs_to_jiffies(MEMORY_RETRY_MS));
+		} else {
+			path->connect_tries = 0;
+			if (ret)
+				ibr_path_failed(path, ret);
+		}
+	} else {
+		path->connect_tries = 0;
 	}
 	mutex_unlock(&path->connect_lock);
 }

@@ -94,6 +94,7 @@ struct ibr_packet {
  * @native: mode in which data is sent once and may be lost; immutable
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
+ * @connect_tries: connections that could not be begun for want of memory, one after the other; @connect_lock
  * @connect_work: connects, reconnects or tears down; only path.c queues it
  * @lock: the connection lock; softirq-safe. Covers everything below it but what says otherwise
  * @state: enum ibrelk_path_state
@@ -157,6 +158,7 @@ struct ibr_path {
 
 	struct mutex connect_lock;		/* connecting */
 	struct ibr_cm *cm;
+	u32 connect_tries;
 	struct delayed_work connect_work;
 
 	spinlock_t lock;			/* the rest */
