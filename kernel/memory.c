@@ -466,6 +466,12 @@ static void ibr_window_unpin(struct ibr_umem_window *window)
 	window->stretches = NULL;
 }
 
+/* Of memory that is gone, the other end is told whether somebody has unmapped it, or its process has ended. */
+static int umem_lost(bool alive)
+{
+	return alive ? -EFAULT : -ECONNRESET;
+}
+
 /*
  * Let a window go: what was bounced for the user is copied to him. @alive: the address space is
  * still there, and current->mm. @spare: where to keep a bounce buffer for another window; NULL:
@@ -488,7 +494,7 @@ static void ibr_umem_retire(struct ibr_umem *umem, struct ibr_umem_window *windo
 			lost = true;
 	}
 	if (lost && !umem->error)
-		umem->error = -EFAULT;
+		umem->error = umem_lost(alive);
 	if (spare && !*spare)
 		*spare = bounce;
 	else
@@ -515,7 +521,7 @@ static void ibr_umem_retire_part(struct ibr_umem *part, bool alive)
 		if (window->bounce) {
 			if (!alive || ibr_umem_copy_user(part->whole, offset, window->bounce->data + start, length,
 							 true))
-				part->error = -EFAULT;
+				part->error = umem_lost(alive);
 			else
 				part->bounced += length;
 		}
@@ -569,7 +575,7 @@ static void ibr_umem_work(struct work_struct *work)
 				break;
 			if (ibr_umem_window(umem, index)->length)
 				continue;
-			error = alive ? ibr_umem_fill(umem, index, &spare) : -EFAULT;
+			error = alive ? ibr_umem_fill(umem, index, &spare) : umem_lost(false);
 			if (error)
 				break;
 		}
