@@ -192,7 +192,7 @@ bool ibr_path_write(struct ibr_path *path, struct ibr_frag *frag, u32 immediate,
 	if (!qp || (kind == REL_RELIABLE && !rel_can_send_bare(&path->rel)))
 		return false;
 	segments = ibr_umem_segments(&send->umem, le64_to_cpu(frag->frame.data.offset),
-				     le16_to_cpu(frag->frame.payload_len), segment, IBR_WRITE_SEGMENTS);
+				     le16_to_cpu(frag->frame.payload_len), segment, qp->segments);
 	if (!segments)
 		return false;
 	slot = path->transport->slot(path);

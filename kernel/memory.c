@@ -755,7 +755,8 @@ void ibr_umem_read_end(struct ibr_umem *umem)
 		queue_work(ibr_memory_queue, &umem->work);
 }
 
-struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place)
+/* The window that all of this is resident in, and @into: where there. Or NULL. */
+static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u64 offset, u32 length, u32 *into)
 {
 	const struct ibr_umem_window *window;
 	u32 resident;
@@ -767,30 +768,68 @@ struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length
 	window = &umem->window[div_u64(offset, IBR_UMEM_WINDOW) & 1];
 	resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
 	offset -= window->offset;	/* of another window: far too large */
-	if (offset >= resident || length > resident - (u32)offset || !window->pages)
+	if (offset >= resident || length > resident - (u32)offset)
 		return NULL;
-	*place = window->place + (u32)offset;
+	*into = offset;
+	return window;
+}
+
+struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place)
+{
+	const struct ibr_umem_window *window;
+	u32 into;
+
+	window = umem_window(umem, offset, length, &into);
+	if (!window || !window->pages)
+		return NULL;
+	*place = window->place + into;
 	return window->pages;
+}
+
+/* @place: in bytes from the start of the first page. Return: segments, or 0: more than @max */
+static int pages_segments(struct page **pages, u32 place, u32 length, struct bio_vec *segment, int max)
+{
+	int count = 0;
+
+	while (length) {
+		u32 part = min_t(u32, length, PAGE_SIZE - offset_in_page(place));
+
+		if (count == max)
+			return 0;
+		segment[count].bv_page = pages[place >> PAGE_SHIFT];
+		segment[count].bv_offset = offset_in_page(place);
+		segment[count++].bv_len = part;
+		place += part;
+		length -= part;
+	}
+	return count;
 }
 
 int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struct bio_vec *segment, int max)
 {
-	struct page **pages;
-	int count = 0;
-	u32 place;
+	const struct ibr_umem_window *window;
+	const struct ibr_stretch *stretch;
+	int count = 0, more;
+	u32 into, part;
 
-	pages = ibr_umem_pages(umem, offset, length, &place);
-	if (!pages)
+	window = umem_window(umem, offset, length, &into);
+	if (!window)
 		return 0;
-	for (; length; segment++) {
-		u32 part = min_t(u32, length, PAGE_SIZE - offset_in_page(place));
-
-		if (count++ == max)
+	if (likely(window->pages))
+		return pages_segments(window->pages, window->place + into, length, segment, max);
+	stretch = window->stretches;
+	if (!stretch)
+		return 0;
+	while (stretch[1].start <= into)
+		stretch++;
+	for (; length; stretch++) {
+		part = min(length, stretch[1].start - into);
+		more = pages_segments(stretch->pages, stretch->place + into - stretch->start, part, segment + count,
+				      max - count);
+		if (!more)
 			return 0;
-		segment->bv_page = pages[place >> PAGE_SHIFT];
-		segment->bv_offset = offset_in_page(place);
-		segment->bv_len = part;
-		place += part;
+		count += more;
+		into += part;
 		length -= part;
 	}
 	return count;

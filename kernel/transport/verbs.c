@@ -36,6 +36,7 @@
 #define POLL_BUDGET		64
 #define BUSY_BUDGET		16
 #define SIGNAL_EVERY		8
+#define PACKET_SEGMENTS		2	/* of a work request: header and payload */
 #define SEND_DEPTH		128
 #define SEND_DEPTH_UD		512
 /* Data, the half of it again for repeats that credits do not see, acknowledgements and control. */
@@ -942,7 +943,7 @@ static void qp_rebuild_work(struct work_struct *work);
 static void qp_prepare(struct ibr_qp *qp)
 {
 	u32 lkey = qp->device->pd->local_dma_lkey;
-	u32 i;
+	u32 i, k;
 
 	for (i = 0; i < qp->send_depth; i++) {
 		struct ibr_send_slot *send = &qp->slots[i];
@@ -950,8 +951,8 @@ static void qp_prepare(struct ibr_qp *qp)
 		send->slot.header = area_piece(&qp->send_area, i, &send->slot.dma);
 		send->slot.index = i;
 		send->sge[0].addr = send->slot.dma;
-		send->sge[0].lkey = lkey;
-		send->sge[1].lkey = lkey;
+		for (k = 0; k < ARRAY_SIZE(send->sge); k++)
+			send->sge[k].lkey = lkey;
 		send->wr.wr.sg_list = send->sge;
 		send->wr.wr.opcode = IB_WR_SEND;
 		qp->free[qp->send_depth - 1 - i] = i;
@@ -1043,6 +1044,8 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	qp->device = port->device;
 	qp->port = port;
 	qp->type = type;
+	/* Header and payload; for a write, as many as there may be. Some adapters have three. */
+	qp->segments = ud ? PACKET_SEGMENTS : min_t(u32, IBR_WRITE_SEGMENTS, qp->device->ib->attrs.max_send_sge);
 	qp->packet_max = packet_max;
 	qp->grh = ud ? sizeof(struct ib_grh) : 0;
 	/* A power of two, so that the place of a work request in @order does not jump when its number wraps. */
@@ -1092,7 +1095,7 @@ static void qp_init_attr(struct ibr_qp *qp, struct ib_qp_init_attr *attr)
 		.cap = {
 			.max_send_wr = qp->send_depth,
 			.max_recv_wr = qp->recv_depth,
-			.max_send_sge = IBR_WRITE_SEGMENTS,
+			.max_send_sge = qp->segments,
 			.max_recv_sge = 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
@@ -1357,7 +1360,7 @@ bool ibr_qp_probe(struct ib_device *ib, struct ib_pd *pd, enum ib_qp_type type)
 		.cap = {
 			.max_send_wr = 2,
 			.max_recv_wr = 2,
-			.max_send_sge = 2,
+			.max_send_sge = PACKET_SEGMENTS,
 			.max_recv_sge = 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,

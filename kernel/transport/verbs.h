@@ -30,7 +30,7 @@ struct rdma_cm_id;
 
 #define IBR_PACKET_MIN		256	/* smallest packet_max that a path can work with */
 #define IBR_PACKET_MAX		4096	/* largest: one packet of the largest path MTU */
-#define IBR_WRITE_SEGMENTS	2	/* places that one RDMA write may take from: a packet touches so many pages */
+#define IBR_WRITE_SEGMENTS	4	/* that one RDMA write may take from: two pages, four where pieces meet */
 #define IBR_QKEY		0xc1b5e1cdu	/* top bit set: only kernels may use it */
 
 /**
@@ -177,6 +177,7 @@ struct ibr_recv_slot {
  * @port: where it is
  * @path: that it belongs to, with a reference; NULL for UD
  * @type: IB_QPT_RC, IB_QPT_UC or IB_QPT_UD
+ * @segments: places that a work request may take from
  * @packet_max: bytes of the longest packet that its buffers are made for
  * @grh: bytes before a received packet
  * @send_depth: work requests in the send queue, so slots; a power of two
@@ -238,6 +239,7 @@ struct ibr_qp {
 	struct ibr_port *port;
 	struct ibr_path *path;
 	enum ib_qp_type type;
+	u32 segments;
 	u32 packet_max;
 	u32 grh;
 	u32 send_depth;
@@ -358,7 +360,7 @@ void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ib
  * @qp: of a connection
  * @slot: free slot; its header is not used
  * @segment: user memory, resident until the work request is complete: the transport tells by ibr_umem_read_end()
- * @segments: 1 to IBR_WRITE_SEGMENTS
+ * @segments: 1 to @qp->segments
  * @address: where to, as the peer has said
  * @key: likewise
  * @immediate: for the peer

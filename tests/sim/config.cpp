@@ -229,6 +229,7 @@ void draw_credit(struct sim_config &c)
 {
 	c.credit_wait_us = maybe(70) ? 5000 : pick({0, 0, 50, 100'000});
 	c.fabric = pick({0, 0, 0, 0, 0, 0, 0, 0, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB});
+	c.send_sges = maybe(85) ? 30 : pick({2, 3});
 }
 
 } // namespace

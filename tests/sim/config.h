@@ -69,6 +69,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(jitter_ns, "added to it, at most", 0)                                                               \
 	X(bandwidth_mbps, "of each port; 0: unlimited", 0)                                                    \
 	X(wr_max, "most work requests in a queue of an adapter", 16384)                                       \
+	X(send_sges, "places that its work requests may take from", 30)                                       \
 	X(post_ns, "what an adapter needs to send a packet, at most", 200)                                    \
 	X(queue_kib, "buffer of the switch before each port", 1024)                                           \
 	X(loss, "packets lost, ppm", 0)                                                                       \

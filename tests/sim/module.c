@@ -135,6 +135,7 @@ void sim_node_start(u32 node)
 
 	snprintf(n->device.dev.name, sizeof(n->device.dev.name), "node%u", node % 1000);
 	n->device.attrs.max_qp_wr = (int)sim_config.wr_max;
+	n->device.attrs.max_send_sge = (int)sim_config.send_sges;
 	n->device.attrs.device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS;
 	n->device.attrs.max_fast_reg_page_list_len = 512;
 	n->device.phys_port_cnt = 1;

@@ -66,6 +66,7 @@ struct ib_device {
 	struct device dev;
 	struct ib_device_attr {
 		int max_qp_wr;
+		int max_send_sge;
 		u64 device_cap_flags;
 		u32 max_fast_reg_page_list_len;
 	} attrs;
