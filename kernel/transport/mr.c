@@ -70,7 +70,9 @@ struct ibr_mr {
  * @count: regions; immutable
  * @post_lock: nothing is posted to @qp while it is brought back
  * @state: bit MRS_FAILED: nothing is registered until @qp is brought back
- * @rebuild_work: does that
+ * @connected: @qp may have work requests; @post_lock
+ * @rebuild_work: does that, and tries again if the adapter refuses
+ * @tries: ... how often; its own
  * @lock: softirq-safe, a leaf; covers what follows
  * @idle: regions that nobody uses
  * @mr: all of them
@@ -82,13 +84,17 @@ struct ibr_mrs {
 	u32 count;
 	struct mutex post_lock;		/* posting, or bringing @qp back */
 	unsigned long state;
-	struct work_struct rebuild_work;
+	bool connected;
+	struct delayed_work rebuild_work;
+	u32 tries;
 	spinlock_t lock;		/* @idle */
 	struct list_head idle;
 	struct ibr_mr *mr;
 };
 
 #define MRS_FAILED	0
+#define MRS_RETRY_MS	1000	/* before the queue pair is to be brought back once more, doubled each time */
+#define MRS_RETRY_MAX	6u	/* ... so often */
 
 /* ---- the queue pair that is connected to itself -------------------------------------------- */
 
@@ -150,33 +156,44 @@ static int mrs_ready(struct ibr_mrs *mrs)
 		if (ret)
 			mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
 	}
+	mrs->connected = !ret;
 	return ret;
 }
 
 static void mrs_rebuild_work(struct work_struct *work)
 {
-	struct ibr_mrs *mrs = container_of(work, struct ibr_mrs, rebuild_work);
+	struct ibr_mrs *mrs = container_of(to_delayed_work(work), struct ibr_mrs, rebuild_work);
+	const char *name = dev_name(&mrs->device->ib->dev);
 	struct ib_qp_attr attr = {};
 	int ret;
 
 	mutex_lock(&mrs->post_lock);
-	/* Whatever was under way comes back with an error first. */
-	ib_drain_sq(mrs->qp);
+	/* Whatever was under way comes back with an error first. In RESET there is nothing, and no way to find out. */
+	if (mrs->connected)
+		ib_drain_sq(mrs->qp);
 	ret = mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
 	if (!ret)
 		ret = mrs_ready(mrs);
-	if (ret)
-		pr_err("%s: memory cannot be registered any more (%d): long messages are copied\n",
-		       dev_name(&mrs->device->ib->dev), ret);
-	else
+	if (!ret)
 		clear_bit(MRS_FAILED, &mrs->state);
 	mutex_unlock(&mrs->post_lock);
+	if (ret) {
+		/* There may be no address yet, or no memory just now. */
+		queue_delayed_work(mr_queue, &mrs->rebuild_work,
+				   msecs_to_jiffies(MRS_RETRY_MS << min(mrs->tries, MRS_RETRY_MAX)));
+		if (!mrs->tries++)
+			pr_warn("%s: memory cannot be registered (%d): long messages are copied until it can\n",
+				name, ret);
+	} else if (mrs->tries) {
+		pr_info("%s: memory can be registered again\n", name);
+		mrs->tries = 0;
+	}
 }
 
 static void mrs_fail(struct ibr_mrs *mrs)
 {
 	if (!test_and_set_bit(MRS_FAILED, &mrs->state))
-		queue_work(mr_queue, &mrs->rebuild_work);
+		queue_delayed_work(mr_queue, &mrs->rebuild_work, 0);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -376,7 +393,7 @@ void ibr_mrs_destroy(struct ibr_mrs *mrs)
 
 	if (!mrs)
 		return;
-	cancel_work_sync(&mrs->rebuild_work);
+	cancel_delayed_work_sync(&mrs->rebuild_work);
 	/* The last work may still be returning. */
 	flush_workqueue(mr_queue);
 	for (i = 0; mrs->mr && i < mrs->count; i++) {
@@ -423,7 +440,10 @@ static int mrs_create_qp(struct ibr_mrs *mrs)
 		mrs->qp = NULL;
 		return ret;
 	}
-	return mrs_ready(mrs);
+	/* A device may have its first address later. */
+	if (mrs_ready(mrs))
+		mrs_fail(mrs);
+	return 0;
 }
 
 struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
@@ -441,7 +461,7 @@ struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
 	mrs->device = device;
 	mrs->count = min3(regions, 4096u, (u32)attrs->max_qp_wr - 1);
 	mutex_init(&mrs->post_lock);
-	INIT_WORK(&mrs->rebuild_work, mrs_rebuild_work);
+	INIT_DELAYED_WORK(&mrs->rebuild_work, mrs_rebuild_work);
 	spin_lock_init(&mrs->lock);
 	INIT_LIST_HEAD(&mrs->idle);
 	mrs->mr = kvcalloc(mrs->count, sizeof(*mrs->mr), GFP_KERNEL);
