@@ -37,17 +37,10 @@ MODULE_PARM_DESC(pin_cache_mib, "memory that stays pinned for later transfers, e
 struct workqueue_struct *ibr_memory_queue;
 static struct kmem_cache *pins_cache;
 
-/*
- * Ranges to be unpinned. Those in @slow_pins have a work of their own, and nothing else frees them:
- * nobody is to wait for a file system that he has nothing to do with.
- */
-static DEFINE_PER_CPU(struct llist_head, dead_pins);
-static LLIST_HEAD(slow_pins);
+static DEFINE_PER_CPU(struct llist_head, dead_pins);	/* ranges to be unpinned */
 
 static void pins_flush_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(dead_work, pins_flush_work);
-static void pins_slow_work(struct work_struct *work);
-static DECLARE_DELAYED_WORK(slow_work, pins_slow_work);
 
 /* ---- letting go ------------------------------------------------------------------------------ */
 
@@ -87,15 +80,8 @@ static void pins_free_list(struct llist_head *list)
  */
 static void pins_defer(struct ibr_pins *pins)
 {
-	struct llist_head *list = raw_cpu_ptr(&dead_pins);
-	struct delayed_work *work = &dead_work;
-
-	if (pins->slow) {
-		list = &slow_pins;
-		work = &slow_work;
-	}
-	if (llist_add(&pins->dead, list) && !delayed_work_pending(work))
-		queue_delayed_work(ibr_memory_queue, work, msecs_to_jiffies(FLUSH_DELAY_MS));
+	if (llist_add(&pins->dead, raw_cpu_ptr(&dead_pins)) && !delayed_work_pending(&dead_work))
+		queue_delayed_work(ibr_memory_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
 }
 
 static void pins_flush_all(void)
@@ -109,11 +95,6 @@ static void pins_flush_all(void)
 static void pins_flush_work(struct work_struct *work)
 {
 	pins_flush_all();
-}
-
-static void pins_slow_work(struct work_struct *work)
-{
-	pins_free_list(&slow_pins);
 }
 
 void ibr_pins_flush(void)
@@ -554,18 +535,6 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 	return pins_try_charge(space, nr_pages, limit);
 }
 
-/* Huge pages need nothing when they are unpinned. */
-static bool pages_of_file(struct page **pages, unsigned long nr_pages)
-{
-	while (nr_pages--) {
-		struct folio *folio = page_folio(*pages++);
-
-		if (!folio_test_anon(folio) && !folio_test_hugetlb(folio))
-			return true;
-	}
-	return false;
-}
-
 static bool pages_of_hugetlb(struct page **pages, unsigned long nr_pages)
 {
 	while (nr_pages--)
@@ -672,16 +641,13 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	spin_unlock_bh(&space->lock);
 
 	ret = pins_pin(pins);
-	if (likely(!ret)) {
-		pins->slow = write && pages_of_file(pins->pages, pins->nr_pages);
+	if (likely(!ret))
 		pins->passing = pages_of_hugetlb(pins->pages, pins->nr_pages);
-	}
 
 	spin_lock_bh(&space->lock);
 	if (unlikely(ret))
 		interval_tree_remove(&pins->range, &space->hidden);
-	/* Pages of files may be written back, and want to be told of each time that they are written. */
-	else if (quiet && !pins->changed && !pins->slow)
+	else if (quiet && !pins->changed)
 		pins_show(pins, true);
 	spin_unlock_bh(&space->lock);
 	if (likely(!ret))
@@ -716,9 +682,7 @@ int ibr_pins_init(void)
 void ibr_pins_exit(void)
 {
 	cancel_delayed_work_sync(&dead_work);
-	cancel_delayed_work_sync(&slow_work);
 	pins_flush_all();
-	pins_free_list(&slow_pins);
 	/* The last reference to a space is its range's or its notifier's. */
 	mmu_notifier_synchronize();
 	destroy_workqueue(ibr_memory_queue);

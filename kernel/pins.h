@@ -77,7 +77,6 @@ struct ibr_space {
  * @users: who has it; when they are gone it becomes idle, if it is fresh, and not @passing
  * @regions: those of them that are regions
  * @write: may be written; pages are dirty when they are unpinned
- * @slow: some belong to a file, so that unpinning may have to wait for its file system
  * @passing: huge pages of hugetlbfs, which fork() copies at once as long as they are pinned, and of which there may be
  *	none left: not to become idle
  * @fresh: in space->found: what is pinned is still what is there, as far as is known
@@ -98,7 +97,6 @@ struct ibr_pins {
 	u32 users;
 	u32 regions;
 	bool write;
-	bool slow;
 	bool passing;
 	bool fresh;
 	bool changed;

@@ -41,19 +41,16 @@ static const struct file_operations region_fops = {
 static struct ibr_pins *region_pin(struct ibr_space *space, unsigned long start, unsigned long length, bool write)
 {
 	struct ibr_pins *pins = ERR_PTR(-EAGAIN);
-	int try, error;
+	int try;
 
 	for (try = 0; try < TRIES; try++) {
 		pins = ibr_pins_get(space, start, length, write, IBR_LIMIT_OWN);
 		if (IS_ERR(pins) || ibr_pins_fresh(pins))
 			break;
-		error = pins->slow ? -EOPNOTSUPP : -EAGAIN;
 		ibr_pins_put(pins);
-		pins = ERR_PTR(error);
-		if (error != -EAGAIN)
-			break;
+		pins = ERR_PTR(-EAGAIN);
 	}
-	/* What is there, but cannot be pinned, is of a file. */
+	/* What is there, but cannot be pinned, is of a file that is written back. */
 	if (pins == ERR_PTR(-EFAULT) && write && !fault_in_safe_writeable((char __user *)start, length))
 		return ERR_PTR(-EOPNOTSUPP);
 	return pins == ERR_PTR(-EPERM) ? ERR_PTR(-ENOMEM) : pins;

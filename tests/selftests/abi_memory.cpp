@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <linux/capability.h>
+#include <linux/mempolicy.h>
 #include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
@@ -21,7 +22,8 @@ namespace
 
 // The two ends of each message here: the same endpoint, or with --between two, which share a ring.
 struct Ends : Node {
-	explicit Ends(std::uint32_t entries = 64) : Node(entries, change(between ? between->to : Gid{}))
+	explicit Ends(std::uint32_t entries = 64, std::uint32_t mode = IBRELK_MODE_UC_RELIABLE) :
+		Node(entries, change(between ? between->to : Gid{}, mode))
 	{
 		if (!between)
 			return;
@@ -29,7 +31,7 @@ struct Ends : Node {
 		auto create = endpoint_request(ring, ring);
 		ibrelk_peer peer{};
 
-		change(between->from)(create);
+		change(between->from, mode)(create);
 		KTAP_REQUIRE_EQUAL(control(device.get(), IBRELK_IOC_ENDPOINT_CREATE, &create), 0);
 		sender = Fd(create.fd);
 		peer.addr = address;
@@ -66,20 +68,21 @@ struct Ends : Node {
 	Fd sender;
 
 private:
-	static std::function<void(ibrelk_endpoint_create &)> change(const Gid &gid)
+	static std::function<void(ibrelk_endpoint_create &)> change(const Gid &gid, std::uint32_t mode)
 	{
-		return [gid](ibrelk_endpoint_create &create) {
+		return [gid, mode](ibrelk_endpoint_create &create) {
 			if (!between)
 				return;
 			std::ranges::copy(gid, create.local.gid);
-			create.mode = IBRELK_MODE_UC_RELIABLE;
+			create.mode = mode;
 		};
 	}
 };
 
-// Fragments that RDMA writes stood for, at both ends, of all who send here.
+// Fragments that RDMA writes stood for, at both ends, of all who send here, and parts of messages that could
+// not be registered for them.
 struct Written {
-	std::uint64_t tx = 0, rx = 0;
+	std::uint64_t tx = 0, rx = 0, copied = 0;
 };
 
 Written written(const Node &node)
@@ -96,12 +99,18 @@ Written written(const Node &node)
 	for (std::uint32_t i = 0; i < dump.entries; i++) {
 		all.tx += info[i].counters.tx_written;
 		all.rx += info[i].counters.rx_written;
+		all.copied += info[i].counters.windows_copied;
 	}
 	return all;
 }
 
 // What the way of a long message must be between two adapters.
-enum class Way { written, copied, either };
+enum class Way {
+	written,
+	refused, // the memory is none that can be registered, which is counted
+	copied,
+	either
+};
 
 // Sends from one place to another, and tells how the receive ended.
 int transfer(Ends &node, const void *from, void *to, std::size_t bytes, Way way = Way::written)
@@ -123,6 +132,7 @@ int transfer(Ends &node, const void *from, void *to, std::size_t bytes, Way way 
 
 		KTAP_EQUAL(after.tx > before.tx, way == Way::written);
 		KTAP_EQUAL(after.rx > before.rx, way == Way::written);
+		KTAP_EQUAL(after.copied > before.copied, way == Way::refused);
 	}
 	return status;
 }
@@ -294,6 +304,75 @@ KTAP_TEST(memory__of_huge_pages)
 	KTAP_EQUAL(bounced(node), 0u);
 }
 
+// The NUMA node of each page; negative: it is not there.
+std::vector<int> numa_nodes(const Pages &pages)
+{
+	std::vector<void *> page;
+
+	for (std::size_t at = 0; at < pages.size(); at += page_size())
+		page.push_back(pages.data() + at);
+
+	std::vector<int> node(page.size(), -1);
+
+	KTAP_REQUIRE_EQUAL(
+		::syscall(SYS_move_pages, 0, page.size(), page.data(), nullptr, node.data(), 0), 0);
+	return node;
+}
+
+// Memory of a NUMA node that is not the processor's. Where the module has no regions, as by datagrams, it is
+// copied there.
+KTAP_TEST(memory__on_another_numa_node)
+{
+	unsigned here = 0;
+
+	KTAP_REQUIRE_EQUAL(::getcpu(nullptr, &here), 0);
+
+	const unsigned other = 1 - here;
+	const unsigned long nodes = 1ul << other;
+
+	if (here > 1 || ::access(("/sys/devices/system/node/node" + std::to_string(other)).c_str(), F_OK))
+		ktap::skip("there is no other NUMA node");
+
+	const bool regions = number("/sys/module/ibrelk/parameters/regions");
+
+	for (const std::uint32_t mode : {IBRELK_MODE_UC_RELIABLE, IBRELK_MODE_UD_RELIABLE}) {
+		const Way way = mode == IBRELK_MODE_UC_RELIABLE && regions ? Way::written : Way::copied;
+
+		// In huge pages, too, where the kernel makes them by itself.
+		for (const int advice : {MADV_NOHUGEPAGE, MADV_HUGEPAGE}) {
+			Ends node(64, mode);
+			const auto data = pattern(kind_bytes, mode + 53);
+			// Bound at once: a huge page of a neighbour could reach into them.
+			Pages from(kind_bytes), to(kind_bytes);
+			const auto all_there = [&](const Pages &pages) {
+				return std::ranges::all_of(
+					numa_nodes(pages), [&](int at) { return std::cmp_equal(at, other); });
+			};
+
+			for (const Pages *pages : {&from, &to}) {
+				const long bound = ::syscall(SYS_mbind, pages->data(), pages->size(),
+					MPOL_BIND, &nodes, 8 * sizeof(nodes), MPOL_MF_STRICT);
+
+				KTAP_REQUIRE_EQUAL(bound ? errno : 0, 0);
+				::madvise(pages->data(), pages->size(), advice);
+			}
+			std::memcpy(from.data(), data.data(), kind_bytes);
+			KTAP_CHECK(all_there(from));
+			for (const std::size_t size :
+				{std::size_t{100}, std::size_t{20'000}, kind_bytes - 7}) {
+				// What the sender has is what a receiver's kernel brings there, the first
+				// time into pages that nobody has touched.
+				KTAP_EQUAL(transfer(node, from.data() + 3, to.data() + 5, size, way), 0);
+				KTAP_CHECK(std::memcmp(data.data() + 3, to.data() + 5, size) == 0);
+			}
+			KTAP_EQUAL(transfer(node, data.data(), to.data(), kind_bytes, way), 0);
+			KTAP_CHECK(std::memcmp(data.data(), to.data(), kind_bytes) == 0);
+			KTAP_CHECK(all_there(from));
+			KTAP_CHECK(all_there(to));
+		}
+	}
+}
+
 // Anonymous memory of which the kernel makes huge pages by itself; where there are none, a test is skipped.
 struct Transparent {
 	static constexpr const char *setting = "/sys/kernel/mm/transparent_hugepage/";
@@ -364,7 +443,7 @@ KTAP_TEST(memory__of_a_file_that_is_written_back)
 
 	exchange_sizes(node, copied);
 	KTAP_EQUAL(bounced(node), before);
-	exchange_sizes(node, shared, Way::copied);
+	exchange_sizes(node, shared, Way::refused);
 	KTAP_EQUAL(bounced(node), before + 100 + 20'000 + kind_bytes - 1);
 	KTAP_EQUAL(region(node, shared.data(), kind_bytes, IBRELK_REGION_WRITE), -EOPNOTSUPP);
 
@@ -432,12 +511,13 @@ KTAP_TEST(memory__in_pieces)
 	std::mt19937 random(1);
 	const std::size_t mib = 1 << 20;
 
-	// The windows that are in one piece at both ends are written.
+	// The windows that are in one piece at the receiver are written, be they in many at the sender.
 	for (const auto &[bytes, first, longest] :
 		{std::array{9'000ul, 50ul, 100ul}, {300'000ul, 1ul, 9'000ul}, {3 * mib, 4'096ul, 300'000ul},
-			{9 * mib, 5 * mib + 17, mib}}) {
-		Scattered from(random, bytes, first, longest), to(random, bytes, first + 4'000, longest),
-			wanted = to;
+			{9 * mib, 5 * mib + 17, mib}, {4 * mib, 1ul, 9'000ul}}) {
+		const bool whole = bytes == 4 * mib;
+		Scattered from(random, bytes, first, longest),
+			to(random, bytes, whole ? bytes : first + 4'000, longest), wanted = to;
 		const auto data = pattern(bytes, 7);
 		const Written before = written(node);
 
@@ -453,9 +533,16 @@ KTAP_TEST(memory__in_pieces)
 			KTAP_EQUAL(completion->status, 0);
 		}
 		KTAP_CHECK(to.memory == wanted.memory);
-		if (between && first > 4 * mib) {
-			KTAP_CHECK(written(node).tx > before.tx);
-			KTAP_CHECK(written(node).rx > before.rx);
+		if (!between)
+			continue;
+		const Written after = written(node);
+		if (whole) {
+			// Each packet's worth, but for those of more pieces than a work request takes.
+			KTAP_CHECK(after.tx - before.tx >= bytes / 4096 * 9 / 10);
+			KTAP_CHECK(after.rx - before.rx >= bytes / 4096 * 9 / 10);
+		} else if (first > 4 * mib) {
+			KTAP_CHECK(after.tx > before.tx);
+			KTAP_CHECK(after.rx > before.rx);
 		}
 	}
 }
@@ -488,13 +575,15 @@ struct Huge {
 };
 
 // No length is kept in 32 bits on its way. All of such a message takes minutes on an emulated node, so it is
-// sent whole only with IBRELK_LONG in the environment (the lab has it); else the receiver takes no more than its begin.
+// sent whole only with IBRELK_LONG in the environment (the lab has it); else the receiver takes no more than
+// its begin.
 KTAP_TEST(memory__more_than_4_gib)
 {
 	Ends node;
 	const Huge huge(4096 / 16, 1), other(4096 / 16, 3);
 	std::vector<std::uint8_t> begin(Huge::end_bytes, 0xee);
 	const bool whole = std::getenv("IBRELK_LONG");
+	const Written before = written(node);
 
 	KTAP_CHECK(huge.bytes > 1ull << 32);
 	KTAP_REQUIRE_EQUAL(node.post({whole ? other.apply(recv(nullptr, 0, 1, 2))
@@ -509,8 +598,15 @@ KTAP_TEST(memory__more_than_4_gib)
 		KTAP_EQUAL(completion->length, huge.bytes);
 	}
 	KTAP_CHECK((whole ? other.first : begin) == huge.first);
-	if (whole)
+	if (whole) {
+		const Written after = written(node);
+
 		KTAP_CHECK(other.last == huge.last);
+		// What was lost on its way goes again as a copy; no fragment is longer than a packet.
+		if (between)
+			KTAP_CHECK(after.rx - before.rx > huge.bytes / 4096 / 10 * 9);
+		KTAP_EQUAL(after.copied, before.copied);
+	}
 
 	// One that waits tells its length, too.
 	std::optional<Completion> found;
@@ -1063,14 +1159,39 @@ KTAP_TEST(memory__pinned_and_of_a_file_that_ends)
 	for (int kind : {MAP_PRIVATE, MAP_SHARED}) {
 		Pages pages(kept, PROT_READ | PROT_WRITE, kind, file.get());
 
-		// What is written to shared memory of a file is pinned each time.
 		KTAP_EQUAL(misses(pages,
 				   [&] {
 					   KTAP_EQUAL(::ftruncate(file.get(), 0), 0);
 					   KTAP_EQUAL(::ftruncate(file.get(), kept), 0);
 				   }),
-			kind == MAP_SHARED ? 2u : 1u);
+			1u);
 	}
+}
+
+// Shared memory stays pinned like any other, until it gets other pages, be it by another mapping.
+KTAP_TEST(memory__pinned_and_shared)
+{
+	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kept), 0);
+
+	Pages pages(kept, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+	Pages other(kept, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+
+	KTAP_EQUAL(misses(pages, [] {}), 0u);
+	KTAP_EQUAL(misses(pages,
+			   [&] {
+				   KTAP_EQUAL(::fallocate(file.get(),
+						      FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kept),
+					   0);
+			   }),
+		1u);
+	KTAP_EQUAL(misses(pages, [&] { KTAP_EQUAL(::madvise(other.data(), kept, MADV_REMOVE), 0); }), 1u);
+	KTAP_CHECK(std::memcmp(pages.data(), other.data(), kept) == 0);
+	// Nor does what is idle keep the file from being sealed once nobody has it mapped.
+	pages.unmap();
+	other.unmap();
+	KTAP_EQUAL(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
 // Huge pages of hugetlbfs are pinned each time; so what counts is where the bytes go, now that other ones are
@@ -1367,9 +1488,10 @@ KTAP_TEST(memory__region_of_the_wrong_kind)
 	KTAP_CHECK(readable.get() >= 0);
 	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), kept), 0);
 
+	// Of a file, but of none that is written back.
 	Pages shared(kept, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
-
-	KTAP_EQUAL(region(node, shared.data(), kept, IBRELK_REGION_WRITE), -EOPNOTSUPP);
+	Fd writable(region(node, shared.data(), kept, IBRELK_REGION_WRITE));
+	KTAP_CHECK(writable.get() >= 0);
 
 	// It has nothing to be asked.
 	KTAP_EQUAL(control(readable.get(), IBRELK_IOC_SUBMIT, &file), -ENOTTY);
@@ -1460,7 +1582,7 @@ int transfers_with_little_to_pin(Ends &node, std::size_t bytes)
 
 	if (::setrlimit(RLIMIT_MEMLOCK, &tight) || ::setgid(nobody) || ::setuid(nobody))
 		return 255;
-	if (transfer(node, data.data(), got.data() + 1, bytes, Way::copied))
+	if (transfer(node, data.data(), got.data() + 1, bytes, Way::refused))
 		return 1;
 	if (std::memcmp(got.data() + 1, data.data(), bytes) != 0)
 		return 2;

@@ -177,8 +177,8 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
  * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it, else 0
  * @param region  out: the region; ibrelk_region_close() ends it
  * @return 0, or -EINVAL (length, flags), -EFAULT (not mapped, or not writable), -ENOMEM (no memory, or more
- * than the process may have pinned: ulimit -l), -EOPNOTSUPP (memory of a file to be received into), -EAGAIN
- * (another thread was changing the memory), -EMFILE
+ * than the process may have pinned: ulimit -l), -EOPNOTSUPP (to be received into, but of a file that is
+ * written back to a disk or a server), -EAGAIN (another thread was changing the memory), -EMFILE
  *
  * Commands do not mention it. When other memory comes to be there (munmap(), fork(), ...) it is of no more
  * use, but does no harm. Commands that use its memory may be under way when it is closed. Thread safe.

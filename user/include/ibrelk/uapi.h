@@ -171,7 +171,8 @@ struct ibrelk_endpoint_create {
  * Until then, or until other memory comes to be there, sends from it and receives into it, or parts of it, find it
  * pinned. Nothing else differs: commands need not say that they use it.
  * Errors: EINVAL (a member is wrong), EFAULT (not mapped, or not writable), ENOMEM (no memory, or more than the
- * process may pin), EOPNOTSUPP (memory of a file to be received into), EAGAIN (it was changed meanwhile), EMFILE.
+ * process may pin), EOPNOTSUPP (to be received into, but of a file that is written back), EAGAIN (it was changed
+ * meanwhile), EMFILE.
  */
 struct ibrelk_region_create {
 	__u64 addr;
