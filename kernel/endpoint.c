@@ -35,7 +35,7 @@ module_param(linger_ms, uint, 0644);
 MODULE_PARM_DESC(linger_ms, "how long buffered sends may still go out after their endpoint was closed, ms");
 
 static DEFINE_XARRAY_FLAGS(endpoints, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);	/* open ones, by number */
-static u32 next_id = FIRST_FREE_ID;
+static u32 next_id;			/* where the search for a free one goes on */
 static DEFINE_MUTEX(list_lock);		/* covers @endpoint_list */
 static LIST_HEAD(endpoint_list);	/* open and lingering ones */
 static bool hurry;			/* the module goes: nothing lingers */
@@ -529,6 +529,12 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 	}
 	mutex_unlock(&list_lock);
 	return count;
+}
+
+int ibr_endpoint_init(void)
+{
+	next_id = IBR_COUNTERS_START;
+	return 0;
 }
 
 /* No descriptor is open any more; what lingers is cut short. Afterwards no endpoint exists. */

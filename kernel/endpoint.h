@@ -188,6 +188,7 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max);
 /** ibr_stats_dump() - IBRELK_IOC_DUMP. Return: 0 or -errno (stats.c) */
 int ibr_stats_dump(struct ibrelk_dump *dump);
 
+int ibr_endpoint_init(void);
 void ibr_endpoint_exit(void);
 
 #endif /* IBR_ENDPOINT_H */

@@ -53,7 +53,7 @@ static const struct ibr_part parts[] = {
 	{ "ring", ibr_ring_init, ibr_ring_exit },
 	{ "mr", ibr_mr_init, ibr_mr_exit },
 	{ "path", ibr_path_init, ibr_path_exit },
-	{ "endpoint", NULL, ibr_endpoint_exit },
+	{ "endpoint", ibr_endpoint_init, ibr_endpoint_exit },
 	{ "device", ibr_device_init, ibr_device_exit },
 	{ "chardev", ibr_chardev_init, ibr_chardev_exit },
 };
