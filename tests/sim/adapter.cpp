@@ -58,6 +58,8 @@ struct RecvRequest {
 	u32 length;
 };
 
+constexpr u32 local_key = 77; // of all memory, for the adapter itself
+
 struct Qp : ib_qp {
 	ib_cq *send_cq, *recv_cq;
 	void (*event)(ib_event *, void *);
@@ -515,6 +517,7 @@ ib_pd *ib_alloc_pd(ib_device *device, int)
 	if (!pd)
 		return static_cast<ib_pd *>(ERR_PTR(-ENOMEM));
 	pd->device = device;
+	pd->local_dma_lkey = local_key;
 	return pd;
 }
 
@@ -568,6 +571,8 @@ void ib_drain_sq(ib_qp *base)
 	Qp *qp = of(base);
 
 	sim_might_sleep("ib_drain_sq");
+	if (qp->state == IB_QPS_RESET)
+		sim_fail("adapter", "a queue pair that is in RESET is drained");
 	if (qp->state != IB_QPS_ERR)
 		qp_error(qp);
 	while (!qp->send_cq->entries.empty())
@@ -658,6 +663,8 @@ ib_qp *ib_create_qp(ib_pd *pd, ib_qp_init_attr *attr)
 	sim_might_sleep("ib_create_qp");
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_qp *>(ERR_PTR(-ENOMEM));
+	if (attr->cap.max_send_sge > static_cast<u32>(pd->device->attrs.max_send_sge))
+		return static_cast<ib_qp *>(ERR_PTR(-EINVAL));
 	auto *qp = new Qp;
 	auto &numbers = free_numbers[pd->device->node];
 	qp->device = pd->device;
@@ -741,6 +748,9 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 		request.wr_id = wr->wr_id;
 		request.signaled = wr->send_flags & IB_SEND_SIGNALED;
 		request.sges.assign(wr->sg_list, wr->sg_list + wr->num_sge);
+		for (const auto &sge : request.sges)
+			if (sge.lkey != local_key)
+				sim_fail("adapter", "memory is sent without a key");
 		request.to_node = qp->to_node;
 		request.to_qp = qp->to_qp;
 		if (qp->qp_type == IB_QPT_UD) {
@@ -797,6 +807,8 @@ int ib_post_recv(ib_qp *base, const ib_recv_wr *wr, const ib_recv_wr **bad)
 			*bad = wr;
 			sim_fail("adapter", "more than %u receives are posted", qp->recv_room);
 		}
+		if (wr->sg_list[0].lkey != local_key)
+			sim_fail("adapter", "memory is received into without a key");
 		qp->recvs.push_back({wr->wr_id, wr->sg_list[0].addr, wr->sg_list[0].length});
 	}
 	return 0;

@@ -29,10 +29,12 @@ struct alignas(64) Header {
 	std::size_t size;
 	const char *who;
 	u32 magic;
+	u32 node; // for which it was allocated
 };
 
 list_head live{&live, &live};
 u64 live_count;
+u64 live_bytes[SIM_NODES_MAX];
 
 } // namespace
 
@@ -73,6 +75,8 @@ void *sim_alloc(std::size_t size, gfp_t gfp, const char *who)
 	header->size = size;
 	header->who = who;
 	header->magic = magic_live;
+	header->node = sim_node();
+	live_bytes[header->node] += size;
 	list_add_tail(&header->link, &live);
 	live_count++;
 	return header + 1;
@@ -89,6 +93,7 @@ void sim_free(const void *memory)
 		sim_forget(memory);
 	list_del(&header->link);
 	live_count--;
+	live_bytes[header->node] -= header->size;
 	header->magic = magic_dead;
 	std::memset(header + 1, 0x6b, std::min<std::size_t>(header->size, 512));
 	std::free(header);
@@ -97,6 +102,11 @@ void sim_free(const void *memory)
 u64 sim_alloc_live()
 {
 	return live_count;
+}
+
+u64 sim_alloc_bytes(u32 node)
+{
+	return live_bytes[node];
 }
 
 void sim_alloc_check()

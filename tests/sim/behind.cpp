@@ -2,68 +2,55 @@
 //
 // A receiver that is behind its sender: the memory for messages that nobody has asked for is full, and what
 // follows has to wait for credit, or goes by RTS. A stream must not stay in that state when the receiver has
-// caught up, and a message that somebody waits for must not wait for those before it that nobody wants.
-// Prints "N passed, N failed".
+// caught up, and a message that somebody waits for must not wait for those before it that nobody wants. Nor
+// may two that are behind each other keep each other from going on. Prints "N passed, N failed".
 //
-//	ibrelk-behind [--trace] [NAME]		all, or one of: stall, last, busy, beside
+//	ibrelk-behind [--trace] [NAME]		all, or one of: stall, last, busy, beside, flood-uc,
+//						flood-ud, flood-auto
 
-#include "apart.hpp"
+#include "scene.hpp"
 
-#include "look.h"
-#include "process.h"
 #include "wire.hpp"
 
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string>
-#include <vector>
-
-#include <sys/mman.h>
 
 namespace
 {
 
-constexpr u64 us = 1000;
-constexpr u64 ms = 1000 * us;
-constexpr u64 second = 1000 * ms;
+using sim::ms;
+using sim::second;
+using sim::us;
+
 constexpr u32 bytes = 4096;
 constexpr u32 commands = 1024;                      // outstanding at each end
 constexpr u64 unwanted = 0, common = 1, wanted = 2; // tags
-constexpr u64 step_ns = 65 * us;                    // what the receiver needs for a message
+constexpr u64 warm = 300;
+constexpr u64 step_ns = 65 * us; // what the receiver needs for a message
 
 enum { sender, receiver };
 
-struct Process {
-	sim_task task{};
-	mm_struct mm{};
-	ibr_endpoint *endpoint = nullptr;
-	ibrelk_ring_header *ring = nullptr;
-	int fd = -1;
-	u32 peer = 0;
-	u8 *memory = nullptr;
-	u32 outstanding = 0;
+struct Process : sim::Process {
+	using sim::Process::Process;
 	u64 begun = 0;
-
-	~Process()
-	{
-		munmap(memory, bytes);
-	}
 };
 
 // Two processes on two nodes. The sender has as many messages under way as it may.
-class Scene
+class Scene : public sim::Stage<Process>
 {
 public:
-	// Of @messages, the first have the tag that nobody wants, and the last one has that which is wanted.
-	explicit Scene(u64 messages, u64 first = 0) : messages_(messages), first_(first)
+	// Of @messages, some have the tag that nobody wants, after those of warm_up(), and the last one has
+	// that which is wanted.
+	explicit Scene(u64 messages, u64 unwanted = 0) : Stage(2, 1), messages_(messages), unwanted_(unwanted)
 	{
-		sim_seed(1);
-		as(SIM_ADMIN, 0, [] { sim_module_load(); });
 		for (u32 node : {sender, receiver})
-			as(SIM_ADMIN, node, [node] { sim_node_start(node); });
-		for (u32 node : {sender, receiver})
-			open(node);
+			open(node, bytes,
+				{.mode = IBRELK_MODE_UC_RELIABLE,
+					.entries = 2 * commands,
+					.sends = commands,
+					.recvs = commands},
+				1 - node);
 		begun_ = sim_now();
 	}
 
@@ -72,8 +59,8 @@ public:
 	{
 		sim_run(sim_now() + ns);
 		for (u32 node : {sender, receiver})
-			reap(node);
-		Process &process = process_[sender];
+			look_around(node);
+		Process &process = at(sender);
 		while (process.begun < messages_ && process.outstanding < commands &&
 			post(sender, tag_of(process.begun)))
 			;
@@ -82,9 +69,8 @@ public:
 
 	bool post(u32 node, u64 tag)
 	{
-		Process &process = process_[node];
+		Process &process = at(node);
 		ibrelk_command command{};
-		int accepted = 0;
 
 		command.opcode = node == sender ? IBRELK_OP_SEND : IBRELK_OP_RECV;
 		command.level = node == sender ? IBRELK_LEVEL_BUFFERED : 0;
@@ -92,8 +78,7 @@ public:
 		command.addr = reinterpret_cast<u64>(process.memory);
 		command.length = bytes;
 		command.tag = tag;
-		as(SIM_PROCESS, node, [&] { accepted = sim_submit(process.endpoint, &command, 1); });
-		if (accepted != 1)
+		if (submit(node, command) != 1)
 			return false;
 		process.outstanding++;
 		process.begun++;
@@ -119,89 +104,38 @@ public:
 		return seen.rendezvous;
 	}
 
+	// The first messages are received as they come, so that the flow has all the memory that it may have.
+	void warm_up()
+	{
+		for (u64 i = 0; i < warm; i++)
+			post(receiver, common);
+		while (received(common) < warm)
+			run(20 * us);
+		begun_ = sim_now();
+	}
+
 	// The tag of a message.
 	[[nodiscard]] u64 tag_of(u64 i) const
 	{
-		return i + 1 == messages_ ? wanted : i < first_ ? unwanted : common;
-	}
-
-	void end()
-	{
-		for (u32 node : {sender, receiver})
-			as(SIM_PROCESS, node, [&] {
-				sim_mm_end(&process_[node].mm);
-				sim_endpoint_close(process_[node].endpoint);
-				sim_fd_close(process_[node].fd);
-			});
-		sim_run(sim_now() + 12 * second);
-		for (u32 node : {sender, receiver})
-			as(SIM_ADMIN, node, [node] { sim_node_stop(node); });
-		sim_run(sim_now() + 100 * ms);
-		as(SIM_ADMIN, 0, [] { sim_module_unload(); });
-		sim_run(sim_now() + 100 * ms);
-		sim_rcu_flush();
-		sim_alloc_check();
+		return i + 1 == messages_ ? wanted : i - warm < unwanted_ ? unwanted : common;
 	}
 
 private:
-	template<typename Function>
-	void as(sim_context context, u32 node, Function function)
+	void look_around(u32 node)
 	{
-		sim_enter(context, node, 0);
-		if (process_[node].endpoint || context == SIM_PROCESS)
-			sim_current = &process_[node].task;
-		function();
-		sim_leave();
-	}
-
-	void open(u32 node)
-	{
-		Process &process = process_[node];
-		ibrelk_endpoint_create create{};
-		ibrelk_addr other{};
-
-		process.task = {&process.mm, 1000 + node, 100, 1ul << 30, 0};
-		process.mm.users = 1;
-		process.memory = static_cast<u8 *>(
-			mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-		as(SIM_PROCESS, node, [&] {
-			process.fd = sim_ring_create(2 * commands, &process.ring);
-			create.mode = IBRELK_MODE_UC_RELIABLE;
-			create.send_ring = create.recv_ring = process.fd;
-			create.sends = create.recvs = commands;
-			sim_gid(node, false, create.local.gid);
-			create.local.endpoint = 100 + node;
-			if (sim_endpoint_create(&create, &process.endpoint))
-				sim_fail("open", "an endpoint cannot be made");
-			sim_gid(1 - node, false, other.gid);
-			other.endpoint = 101 - node;
-			if (sim_peer_add(process.endpoint, &other, &process.peer))
-				sim_fail("open", "a peer cannot be added");
+		reap(node, [&](const ibrelk_completion &completion) {
+			if (completion.status)
+				sim_fail("status", "process %u: %d", node, completion.status);
+			at(node).outstanding--;
+			if (node == receiver)
+				received_[completion.tag]++;
 		});
 	}
 
-	void reap(u32 node)
-	{
-		Process &process = process_[node];
-		auto *ring = process.ring;
-		const auto *entries = reinterpret_cast<const ibrelk_completion *>(
-			reinterpret_cast<const u8 *>(ring) + ring->entries_offset);
-
-		for (; ring->head != ring->tail; ring->head++) {
-			const auto &completion = entries[ring->head & (ring->entries - 1)];
-			if (completion.status)
-				sim_fail("status", "process %u: %d", node, completion.status);
-			process.outstanding--;
-			if (node == receiver)
-				received_[completion.tag]++;
-		}
-	}
-
 	u64 messages_;
-	u64 first_;
+	u64 unwanted_;
 	u64 begun_ = 0;
 	u64 received_[wanted + 1] = {};
-	Process process_[2];
 };
 
 // More than there is memory for, so that the rest goes by RTS.
@@ -237,10 +171,11 @@ void stall()
 // gone by RTS as well.
 void last(bool busy)
 {
-	constexpr u64 messages = commands;
+	constexpr u64 messages = warm + commands;
 	Scene scene(messages, full);
 	const u64 most = busy ? 500 * ms : 100 * ms;
 
+	scene.warm_up();
 	scene.post(receiver, wanted);
 	for (u64 next = 0; !scene.received(wanted); scene.run(100 * us)) {
 		if (scene.now() > most)
@@ -250,9 +185,9 @@ void last(bool busy)
 			next = scene.now() + 4 * ms;
 		}
 	}
-	if (busy && scene.received(common) == 0)
+	if (busy && scene.received(common) == warm)
 		sim_fail("busy", "none was received before it");
-	must_go_by_rts(scene, messages / 2, messages);
+	must_go_by_rts(scene, commands / 2, messages);
 	scene.end();
 }
 
@@ -262,8 +197,9 @@ void beside()
 {
 	constexpr u64 messages = 8000;
 	Scene scene(messages, full);
-	u64 taken = full;
+	u64 taken = warm + full;
 
+	scene.warm_up();
 	while (scene.received(wanted) == 0) {
 		if (scene.now() > 100 * ms)
 			sim_fail("beside", "%llu messages are received in %llu ms", scene.received(common),
@@ -272,8 +208,343 @@ void beside()
 			scene.post(receiver, scene.tag_of(taken));
 		scene.run(20 * us);
 	}
-	must_go_by_rts(scene, messages - 2 * full, messages);
+	must_go_by_rts(scene, messages - warm - 2 * full, messages);
 	scene.end();
+}
+
+} // namespace
+namespace
+{
+
+// ---- two that flood each other -----------------------------------------------------------------
+
+// Two nodes, two processes on each: one that has as many messages under way to its like on the other node as
+// it may, and receives nothing before it is told to; and one that has nothing to do with that. All messages
+// of a flood have one tag, so that they must be received as they were sent.
+class Flood
+{
+public:
+	static constexpr u32 nodes = 2;
+	static constexpr u64 messages = 4000; // each way
+	enum Part { flooder, other, parts };
+
+	explicit Flood(u32 mode) : mode_(mode)
+	{
+		sim_seed(1);
+		sim_enter(SIM_ADMIN, 0, 0);
+		sim_module_load();
+		sim_leave();
+		for (u32 node = 0; node < nodes; node++) {
+			sim_enter(SIM_ADMIN, node, 0);
+			sim_node_start(node);
+			sim_leave();
+		}
+		for (u32 node = 0; node < nodes; node++)
+			for (const Part part : {flooder, other})
+				open(node, part);
+	}
+
+	// The first messages are received as they come, so that either flow is given memory. Of the others
+	// nobody has asked for any: both send until there is no more room, neither there nor here.
+	void fill()
+	{
+		u64 sent = 0;
+
+		wanted_ = warm;
+		while (end(0, flooder).received < warm || end(1, flooder).received < warm) {
+			if (sim_now() > 20 * second)
+				sim_fail("flood", "not even the first messages arrive");
+			run(50 * us);
+		}
+
+		do {
+			sent = end(0, flooder).sent + end(1, flooder).sent;
+			run(50 * ms);
+		} while (end(0, flooder).sent + end(1, flooder).sent > sent);
+		for (u32 node = 0; node < nodes; node++) {
+			const auto seen = look(node);
+			const u64 unasked = end(node, flooder).sent - warm, headers = seen.waiting;
+
+			std::fprintf(stderr,
+				"node %u: %llu messages sent that nobody wants, %llu headers of them\n", node,
+				unasked, headers);
+			if (unasked + warm == messages)
+				sim_fail("flood", "node %u: nothing ever stopped it", node);
+			// Those that are eager by their length are so as long as there is memory for them.
+			if (headers < unasked / long_each + 100 || headers + 50 > unasked)
+				sim_fail("flood", "node %u: the memory is not full, or was not used", node);
+		}
+	}
+
+	// The other processes do not notice.
+	void beside()
+	{
+		for (const u64 length : {64ull, 4096ull, long_bytes})
+			for (u32 i = 0; i < 50; i++)
+				for (u32 from = 0; from < nodes; from++) {
+					End &source = end(from, other), &target = end(1 - from, other);
+					const u64 before = target.received, limit = sim_now() + 20 * ms;
+
+					target.length = length;
+					if (!receive(1 - from, other) || !send(from, other, length))
+						sim_fail("beside", "a command of node %u is not accepted",
+							from);
+					while (target.received == before || source.done != source.sent) {
+						if (sim_now() >= limit)
+							sim_fail("beside",
+								"message %u of %llu bytes of node %u does "
+								"not arrive",
+								i, length, from);
+						run(10 * us);
+					}
+				}
+		for (u32 node = 0; node < nodes; node++)
+			if (end(node, flooder).received != warm)
+				sim_fail("beside", "the flood is over");
+	}
+
+	// Now both receive, and go on until all is sent.
+	void drain()
+	{
+		const u64 limit = sim_now() + 60 * second;
+		const auto over = [&](u32 node) {
+			const End &here = end(node, flooder);
+			return here.received == messages && here.done == messages;
+		};
+
+		wanted_ = messages;
+		while (!over(0) || !over(1)) {
+			if (sim_now() >= limit)
+				sim_fail("drain", "%llu and %llu messages are received, %llu and %llu sent",
+					end(0, flooder).received, end(1, flooder).received,
+					end(0, flooder).done, end(1, flooder).done);
+			run(50 * us);
+		}
+	}
+
+	void close()
+	{
+		for (u32 node = 0; node < nodes; node++)
+			for (const Part part : {flooder, other})
+				as(node, part, [](End &here) {
+					sim_mm_end(&here.mm);
+					sim_endpoint_close(here.endpoint);
+					sim_fd_close(here.fd);
+				});
+		sim_run(sim_now() + 12 * second);
+		for (u32 node = 0; node < nodes; node++) {
+			sim_enter(SIM_ADMIN, node, 0);
+			sim_node_stop(node);
+			sim_leave();
+		}
+		sim_run(sim_now() + 100 * ms);
+		sim_enter(SIM_ADMIN, 0, 0);
+		sim_module_unload();
+		sim_leave();
+		sim_run(sim_now() + 100 * ms);
+		sim_rcu_flush();
+		sim_alloc_check();
+	}
+
+private:
+	static constexpr u64 long_bytes = 300'000, long_each = 16; // every 16th is so long
+	static constexpr u64 pool_bytes = 1 << 20;
+	static constexpr u32 receives = 16; // posted at a time
+
+	struct End {
+		sim_task task{};
+		mm_struct mm{};
+		ibr_endpoint *endpoint = nullptr;
+		ibrelk_ring_header *ring = nullptr;
+		int fd = -1;
+		u32 peer = 0;
+		u8 *pool = nullptr, *target = nullptr; // what is sent is somewhere in the pool
+		std::vector<u64> free;                 // parts of the target that no receive has
+		u64 sent = 0, done = 0, posted = 0, received = 0;
+		u64 length = 0; // of what is to come, of the other processes
+	};
+
+	End &end(u32 node, Part part)
+	{
+		return end_[node][part];
+	}
+
+	// All nodes live in one module, so each number is used once.
+	[[nodiscard]] static u32 number_of(u32 node, Part part)
+	{
+		return 100 + node * parts + part;
+	}
+
+	[[nodiscard]] sim_look look(u32 node) const
+	{
+		sim_look seen;
+		sim_look_at(node, 1 - node, mode_, &seen);
+		return seen;
+	}
+
+	template<typename Function>
+	void as(u32 node, Part part, Function function)
+	{
+		sim_enter(SIM_PROCESS, node, 0);
+		sim_current = &end(node, part).task;
+		function(end(node, part));
+		sim_leave();
+	}
+
+	void open(u32 node, Part part)
+	{
+		const auto memory = [](u64 size) {
+			return static_cast<u8 *>(mmap(
+				nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		};
+
+		as(node, part, [&](End &here) {
+			ibrelk_endpoint_create create{};
+			ibrelk_addr peer{};
+
+			here.task = {&here.mm, 1000 + node * parts + part, 100, 1ul << 30, 0};
+			here.mm.users = 1;
+			here.pool = memory(pool_bytes);
+			here.target = memory(receives * long_bytes);
+			for (u64 slot = 0; slot < receives; slot++)
+				here.free.push_back(slot);
+			for (u64 i = 0; i < pool_bytes; i++)
+				here.pool[i] = static_cast<u8>((i * 2654435761u + node * 77 + part) >> 11);
+			here.fd = sim_ring_create(4 * commands, &here.ring);
+			create.mode = mode_;
+			create.send_ring = create.recv_ring = here.fd;
+			create.sends = create.recvs = commands;
+			sim_gid(node, false, create.local.gid);
+			create.local.endpoint = number_of(node, part);
+			if (sim_endpoint_create(&create, &here.endpoint))
+				sim_fail("open", "an endpoint cannot be made");
+			sim_gid(1 - node, false, peer.gid);
+			peer.endpoint = number_of(1 - node, part);
+			if (sim_peer_add(here.endpoint, &peer, &here.peer))
+				sim_fail("open", "a peer cannot be added");
+		});
+	}
+
+	[[nodiscard]] static u64 length_of(u64 i)
+	{
+		return i % long_each == long_each - 1 ? long_bytes : i % 5 == 4 ? 64 : 4096;
+	}
+
+	[[nodiscard]] static u64 place_of(u64 i, u64 length)
+	{
+		return i * 4099 % (pool_bytes - length);
+	}
+
+	bool submit(u32 node, Part part, ibrelk_command command)
+	{
+		int accepted = 0;
+
+		as(node, part, [&](const End &here) { accepted = sim_submit(here.endpoint, &command, 1); });
+		return accepted == 1;
+	}
+
+	bool send(u32 node, Part part, u64 length)
+	{
+		End &here = end(node, part);
+		ibrelk_command command{};
+
+		command.opcode = IBRELK_OP_SEND;
+		command.level = static_cast<u8>(here.sent % 3); // buffered, delivered, matched
+		command.peer = here.peer;
+		command.addr = reinterpret_cast<u64>(here.pool + place_of(here.sent, length));
+		command.length = length;
+		command.tag = common;
+		if (!submit(node, part, command))
+			return false;
+		here.sent++;
+		return true;
+	}
+
+	bool receive(u32 node, Part part)
+	{
+		End &here = end(node, part);
+		ibrelk_command command{};
+
+		command.opcode = IBRELK_OP_RECV;
+		command.peer = IBRELK_PEER_ANY;
+		command.addr = reinterpret_cast<u64>(here.target + here.free.back() * long_bytes);
+		command.length = long_bytes;
+		command.tag = common;
+		command.user_data = here.posted * receives + here.free.back();
+		if (!submit(node, part, command))
+			return false;
+		here.posted++;
+		here.free.pop_back();
+		return true;
+	}
+
+	// Time goes on by @ns; then each process looks around.
+	void run(u64 ns)
+	{
+		sim_run(sim_now() + ns);
+		for (u32 node = 0; node < nodes; node++) {
+			End &here = end(node, flooder);
+
+			for (const Part part : {flooder, other})
+				reap(node, part);
+			while (here.posted < wanted_ && !here.free.empty() && receive(node, flooder))
+				;
+			while (here.sent < messages && send(node, flooder, length_of(here.sent)))
+				;
+		}
+		sim_check_all();
+	}
+
+	// The k-th receive takes the k-th message, and that is what was sent. It may be complete before one
+	// ahead of it, if that is longer.
+	void reap(u32 node, Part part)
+	{
+		End &here = end(node, part);
+		auto *ring = here.ring;
+		const auto *entries = reinterpret_cast<const ibrelk_completion *>(
+			reinterpret_cast<const u8 *>(ring) + ring->entries_offset);
+
+		for (; ring->head != ring->tail; ring->head++) {
+			const auto &completion = entries[ring->head & (ring->entries - 1)];
+
+			if (completion.status)
+				sim_fail(
+					"status", "process %u of node %u: %d", part, node, completion.status);
+			if (completion.opcode == IBRELK_OP_SEND) {
+				here.done++;
+				continue;
+			}
+			const u64 number = completion.user_data / receives,
+				  slot = completion.user_data % receives;
+			const u64 length = part == flooder ? length_of(number) : here.length;
+
+			if (completion.length != length)
+				sim_fail("order", "message %llu to node %u has %llu bytes instead of %llu",
+					number, node, completion.length, length);
+			if (std::memcmp(here.target + slot * long_bytes,
+				    end(1 - node, part).pool + place_of(number, length), length))
+				sim_fail("bytes", "message %llu to node %u is not what was sent", number,
+					node);
+			here.free.push_back(slot);
+			here.received++;
+		}
+	}
+
+	u32 mode_;
+	u64 wanted_ = 0; // messages that each of the two may receive so far
+	End end_[nodes][parts];
+};
+
+// All that either end has room for is taken by messages that nobody wants, long ones and short ones, and so
+// at both ends. Nobody else notices; and when they are wanted, all of them are there.
+void flood(u32 mode)
+{
+	Flood flood(mode);
+
+	flood.fill();
+	flood.beside();
+	flood.drain();
+	flood.close();
 }
 
 } // namespace
@@ -292,7 +563,18 @@ int main(int argc, char **argv)
 			[] {
 				last(true);
 			}},
-		{"beside", beside}};
+		{"beside", beside},
+		{"flood-uc",
+			[] {
+				flood(IBRELK_MODE_UC_RELIABLE);
+			}},
+		{"flood-ud",
+			[] {
+				flood(IBRELK_MODE_UD_RELIABLE);
+			}},
+		{"flood-auto", [] {
+			 flood(IBRELK_MODE_AUTO);
+		 }}};
 	bool trace = false;
 	std::string name;
 	u64 passed = 0, failed = 0;

@@ -331,7 +331,8 @@ bool config_only_processes(const struct sim_config &c)
 		if (c.*fault != usual.*fault &&
 			std::find(of_processes.begin(), of_processes.end(), fault) == of_processes.end())
 			return false;
-	return !c.bandwidth_mbps && c.cm_delay_us <= usual.cm_delay_us &&
+	// Nor any processor that is taken away, from all nodes at once: sim_preempt().
+	return !c.preempt && !c.bandwidth_mbps && c.cm_delay_us <= usual.cm_delay_us &&
 		2 * nodes_packets < c.ud_recv_depth && round_trip_us < c.rto_min_us;
 }
 

@@ -8,31 +8,22 @@ set -uo pipefail
 . "$(dirname "$0")/../mutants-lib.sh"
 work=$root/build/mutants
 
-# try NAME CHECK VALUES; VALUES may be "steps" or "streams", and what ibrelk-steps or ibrelk-streams is to play.
+# try NAME CHECK VALUES; VALUES may begin with "steps", "streams" or "behind", then what that program is to play.
 try()
 {
 	local values=$3 found target=ibrelk-sim
-	[[ $values != "steps "* ]] || target=ibrelk-steps
-	[[ $values != "streams "* ]] || target=ibrelk-streams
+	case $values in
+	steps\ * | streams\ * | behind\ *) target=ibrelk-${values%% *} values=${values#* } ;;
+	esac
 	if ! { cmake -S "$root/tests/sim" -B "$work/build" -G Ninja -DIBRELK_SIM_KERNEL="$work/kernel" &&
 		cmake --build "$work/build" --target "$target"; } >"$work/log" 2>&1; then
 		echo "$1: does not build, see build/mutants/log"
 		return 1
 	fi
-	if [ "$target" = ibrelk-steps ]; then
+	if [ "$target" != ibrelk-sim ]; then
 		# shellcheck disable=SC2086
-		"$work/build/ibrelk-steps" ${values#steps } >"$work/out" 2>&1
-		found=$(sed -n 's/.*: FAILED \([a-z]*\) at .*/\1/p; s/^alloc [^:]*: \([^:]*\): .*/\1/p' "$work/out" | head -n 1)
-		if ! grep -qxE "$2" <<<"$found"; then
-			echo "$1: expected $2, but: ${found:-nothing fails}"
-			return 1
-		fi
-		echo "$1: $found, $(tail -n 1 "$work/out")"
-		return
-	fi
-	if [ "$target" = ibrelk-streams ]; then
-		"$work/build/ibrelk-streams" "${values#streams }" >"$work/out" 2>&1
-		found=$(sed -n 's/^[^ ]*: FAILED //p' "$work/out" | head -n 1)
+		"$work/build/$target" $values >"$work/out" 2>&1
+		found=$(sed -nE 's/^(.*: )?FAILED ([a-z]+)( at .*)?$/\2/p; s/^alloc [^:]*: ([^:]*): .*/\1/p' "$work/out" | head -n 1)
 		if ! grep -qxE "$2" <<<"$found"; then
 			echo "$1: expected $2, but: ${found:-nothing fails}"
 			return 1
@@ -88,6 +79,9 @@ kick-lost | wake | wr_max=8 interrupt=500000 post_ns=3000 softirq_us=20 modes=2 
 blocked-for-good | wake | modes=96 messages=400 size_max=3000 big=0 nodes=2 endpoints=1 levels=15 app_us=100 batch=64 closes=8 eager_max=1500 delay_ns=20000000 faults_ms=200 restarts=0 | send.c | s/(waiting. \*\/\n)\tibr_outflow_wake\(flow\);/$1/
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\)\)\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\t\tWRITE_ONCE\(qp->armed, true\);\n\t\tret = ib_req_notify_cq.*?;\n//
+unpaid-count | count | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/\tflow->unpaid--;\n//
+unpaid-bound | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/if \(flow->unpaid < flow->unpaid_max [|][|] cost/if (flow->unpaid <= flow->unpaid_max || cost/
+unpaid-step | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | drive.c | s/: max\(flow->unpaid_max, IBR_UNPAID_STEP\)/: 2 * flow->unpaid_max + 1/
 turns-none | turn | endpoints=3 mtu=256 size_max=9000 modes=32 | drive.c | s/\t\t\tpath->bulk_turns--;\n//
 turns-long | turn | endpoints=3 size_max=100 modes=32 late=0 | drive.c | s/ && slot == path->packet.slot/ && path->packet.slot/
 slot-taken | wake\|progress | endpoints=2 modes=48 messages=95 size_max=70000 app_us=3 mtu=512 delay_ns=1148 wr_max=16 softirq_us=10 work_us=100 restarts=0 | transport/verbs.c | s/waiting && qp_seek_slot\(qp\)/waiting \&\& (qp_reap(qp), qp->free_count)/
@@ -124,6 +118,7 @@ step-pages | left | steps table sender-pins sender-dies | send.c | s/\tif \(send
 alloc-deregister | outcome | steps alloc uc-reliable --stride 1 | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mr->work, HZ\);\n//
 share-first | fair | streams fair-ud-32 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic const struct ibr_path *first;\n\tfirst = first ?: path;\n\tshare = path == first ? qp->recv_depth : SHARE_MIN;/
 share-first-late | fair | streams late-ud-8 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic u32 count;\n\tshare = path->share <= SHARE_MIN || (path->share == IBR_CREDIT_PKTS \&\& count++ >= 7) ? SHARE_MIN : 8;/
+newcomer-none | newcomer | streams newcomer-ud | flow.c | s/unexpected_max - endpoint->unexpected_max \/ 4/unexpected_max/; s/\(endpoint->unexpected_max - endpoint->unexpected_granted\) \/ 4,\n/endpoint->unexpected_max - endpoint->unexpected_granted,\n/
 share-kept | fair | streams fair-ud-32 | drive.c | s/\t\trel_credit_share\(&path->rel, share\);\n//
 stopped-refused | calm | streams stopped-ud-64 | message.c | s/(recv = ibr_recv_take\(endpoint, flow->contact, space, tag, length\);\n\tif \(!recv\) \{\n\t\tmessage = )message_alloc/$1endpoint->match.messages >= 8 ? NULL : message_alloc/
 stopped-refused-drawn | calm | stops=6 loss=0 loss_data=0 loss_control=0 loss_one_way=0 burst=0 cm_loss=0 duplicate=0 reorder=0 corrupt=0 replay=0 partitions=0 flaps=0 wedges=0 qp_errors=0 restarts=0 post_errors=0 mtu_changes=0 pauses=0 jumps=0 alloc=0 closes=0 rush=0 rebuild_errors=0 arm_errors=0 reg_errors=0 bandwidth_mbps=0 cm_delay_us=50 modes=96 size_max=64 | message.c | s/(recv = ibr_recv_take\(endpoint, flow->contact, space, tag, length\);\n\tif \(!recv\) \{\n\t\tmessage = )message_alloc/$1endpoint->match.messages >= 8 ? NULL : message_alloc/
@@ -131,6 +126,15 @@ stopped-silent | calm | streams stopped-uc-4096 | reliability/conn.c | s/return 
 signal-each | chains | streams chains-uc-64 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t1/
 signal-more | chains | streams chains-ud-4096 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t4/
 chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(qp, send\);\nout:\n\tspin_unlock\(&qp->lock\);\n)(\}\n\n\/\* The work)/$1\tibr_qp_flush(qp);\n$2/
+flood-blocks | beside | behind flood-uc | message.c | s/\tmessage = message_alloc\(flow, 0\);/\tmessage = flow->headers_waiting > 900 ? NULL : message_alloc(flow, 0);/
+flood-drains | drain | behind flood-ud | flow.c | s/return (flow->announced - flow->headers_waiting \+ flow->headers);/return min($1, IBR_COUNTERS_START + 1100);/
+regions-uncounted | regions | streams regions | rendezvous.c | s/\t\tpath->counters.windows_copied\+\+;\n//g
+regions-drain | adapter | streams regions | transport/mr.c | s/\tif \(mrs->connected\)\n\t\tib_drain_sq/\tib_drain_sq/
+regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
+idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//
+idle-grows | idle | streams idle-ud | path.c | s/kzalloc\(sizeof\(\*path\), GFP_KERNEL_ACCOUNT\)/kzalloc(sizeof(*path) + 64 * path_count, GFP_KERNEL_ACCOUNT)/
+numbers-end | numbers | streams numbers | endpoint.c | s/XA_LIMIT\(FIRST_FREE_ID, U32_MAX - 1\)/XA_LIMIT(FIRST_FREE_ID, U32_MAX)/
+key-none | adapter | modes=32 | transport/verbs.c | s/k < ARRAY_SIZE\(send->sge\)/k < 2/
 congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
 congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/

@@ -100,6 +100,8 @@ struct sim_held *sim_held_now(void);
 /* sim_alloc_check() - nothing may be left at the end */
 void sim_alloc_check(void);
 u64 sim_alloc_live(void);
+/* sim_alloc_bytes() - what is allocated on behalf of a node */
+u64 sim_alloc_bytes(u32 node);
 
 #ifdef __cplusplus
 }

@@ -7,17 +7,16 @@
 //	ibrelk-steps				all that follows
 //	ibrelk-steps table [STEP [CAUSE [MODE]]]	the table, or one row, or one cell of it
 //	ibrelk-steps alloc [MODE [N]]		each allocation fails once; or only the Nth
+//	ibrelk-steps slow [MODE]		a process loses its memory, and its descriptors later
 //	ibrelk-steps --rst			the table, for the documentation
 //	... --trace				says what happens
 //	... --stride K				of the allocations only each Kth
 //	... --seeds N				each with as many seeds, which decide who is faster
 //	... --failures F			ends after so many failures (20)
 
-#include "apart.hpp"
+#include "scene.hpp"
 
-#include "adapter.hpp"
-#include "look.h"
-#include "process.h"
+#include "wire.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,18 +24,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <sys/mman.h>
-
 namespace
 {
 
-constexpr u64 ms = 1'000'000;
-constexpr u64 second = 1000 * ms;
+using sim::ms;
+using sim::second;
+
 constexpr u64 length = (5u << 20) + 12'345; // so long that both ends have to pin some of it on the way
 constexpr u64 before = 2000;                // bytes before the message in memory
 constexpr u64 memory_bytes = length + 3 * PAGE_SIZE;
@@ -104,7 +101,8 @@ const Row table[steps] = {
 			"ENODEV/waits", "ECONNREFUSED/waits", "EHOSTUNREACH/waits"}},
 	{"rts-waits", "RTS waits; received afterwards", false,
 		{"-/ECONNRESET", "ECONNRESET/-", "ETIMEDOUT/ECONNRESET", "ECONNRESET/ECONNRESET",
-			"ENODEV/ECONNREFUSED", "ECONNREFUSED/ECONNRESET", "EHOSTUNREACH/EHOSTUNREACH"}},
+			"ENODEV/ECONNREFUSED", "ECONNREFUSED/ECONNRESET",
+			"EHOSTUNREACH/ECONNRESET|EHOSTUNREACH"}},
 	{"opening", "matched, regions opening", true, UNDER_WAY},
 	{"cts-sent", "CTS sent, not arrived", false, UNDER_WAY},
 	{"first-sent", "first fragments sent, none arrived", false, UNDER_WAY},
@@ -164,97 +162,30 @@ bool check(const u8 *data, u64 seed)
 	return true;
 }
 
-constexpr u8 nobody = 0x5a; // memory in which nobody has any business
+constexpr u8 untouched = 0x5a; // memory in which nobody has any business
 
-struct Process {
-	sim_task task{};
-	mm_struct mm{};
-	ibr_endpoint *endpoint = nullptr;
-	ibrelk_ring_header *ring = nullptr;
-	int fd = -1;
-	u32 peer = 0;
-	u8 *memory = nullptr;
-	u8 *message = nullptr; // there
-	bool dead = false;
-	bool posted = false; // a command that is not complete
+struct Process : sim::Process {
+	using sim::Process::Process;
+	u8 *message = nullptr; // in its memory
+	bool posted = false;   // a command that is not complete
 	std::optional<int> status;
-	u32 completions = 0;
-
-	~Process()
-	{
-		munmap(memory, memory_bytes);
-	}
 };
 
-class Scene
+class Scene : public sim::Stage<Process>
 {
 public:
-	Scene(const Mode &mode, u64 seed) : mode_(mode)
+	Scene(const Mode &mode, u64 seed) : Stage(2, seed), mode_(mode)
 	{
-		sim_seed(seed);
-		as(SIM_ADMIN, 0, [] { sim_module_load(); });
 		for (u32 node : {sender, receiver})
-			as(SIM_ADMIN, node, [node] { sim_node_start(node); });
-		for (u32 node : {sender, receiver})
-			open(node);
+			begin(node);
 	}
 
-	Process &at(u32 node)
+	void begin(u32 node)
 	{
-		return *process_[node];
-	}
+		Process &process = open(node, memory_bytes, {.mode = mode_.mode}, 1 - node);
 
-	template<typename Function>
-	void as(sim_context context, u32 node, Function function)
-	{
-		sim_enter(context, node, 0);
-		if (process_[node])
-			sim_current = &process_[node]->task;
-		function();
-		sim_leave();
-	}
-
-	void open(u32 node)
-	{
-		all_.push_back(std::make_unique<Process>());
-		Process &process = *(process_[node] = all_.back().get());
-		ibrelk_endpoint_create create{};
-		ibrelk_addr other{};
-
-		process.task = {&process.mm, 1000 + node, 100, 1ul << 30, 0};
-		process.mm.users = 1;
-		process.memory = static_cast<u8 *>(mmap(
-			nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 		process.message = process.memory + before;
-		std::memset(process.memory, nobody, memory_bytes);
-		as(SIM_PROCESS, node, [&] {
-			sim_alloc_calm++;
-			process.fd = sim_ring_create(64, &process.ring);
-			create.mode = mode_.mode;
-			create.send_ring = create.recv_ring = process.fd;
-			sim_gid(node, false, create.local.gid);
-			create.local.endpoint = 100 + node;
-			if (sim_endpoint_create(&create, &process.endpoint))
-				sim_fail("open", "an endpoint cannot be made");
-			sim_gid(1 - node, false, other.gid);
-			other.endpoint = 101 - node;
-			if (sim_peer_add(process.endpoint, &other, &process.peer))
-				sim_fail("open", "a peer cannot be added");
-			sim_alloc_calm--;
-		});
-	}
-
-	// A process ends, with what it has under way: its memory first, then its descriptors.
-	void die(u32 node)
-	{
-		Process &process = at(node);
-
-		process.dead = true;
-		as(SIM_PROCESS, node, [&] {
-			sim_mm_end(&process.mm);
-			sim_endpoint_close(process.endpoint);
-			sim_fd_close(process.fd);
-		});
+		std::memset(process.memory, untouched, memory_bytes);
 	}
 
 	// Sends, or receives, bytes that nobody else has. Return: it was accepted.
@@ -262,7 +193,6 @@ public:
 	{
 		Process &process = at(node);
 		ibrelk_command command{};
-		int accepted = 0;
 
 		command.opcode = node == sender ? IBRELK_OP_SEND : IBRELK_OP_RECV;
 		command.peer = node == sender ? process.peer : IBRELK_PEER_ANY;
@@ -272,13 +202,13 @@ public:
 		command.user_data = node;
 		if (node == sender)
 			fill(process.message, ++seed_);
-		as(SIM_PROCESS, node, [&] { accepted = sim_submit(process.endpoint, &command, 1); });
+		const int accepted = submit(node, command);
 		process.posted = accepted == 1;
 		process.status.reset();
 		if (accepted < 0)
 			process.status = accepted;
 		if (accepted < 0 && node == sender)
-			std::memset(process.message, nobody, length);
+			std::memset(process.message, untouched, length);
 		return process.posted;
 	}
 
@@ -291,18 +221,12 @@ public:
 
 	// What is complete. The memory of what is belongs to the process again, and nobody else may come near
 	// it.
-	void reap()
+	void look_around()
 	{
-		for (u32 node : {sender, receiver}) {
-			Process &process = at(node);
-			if (process.dead)
-				continue;
-			auto *ring = process.ring;
-			const auto *entries = reinterpret_cast<const ibrelk_completion *>(
-				reinterpret_cast<const u8 *>(ring) + ring->entries_offset);
-			for (; ring->head != ring->tail; ring->head++)
-				done(node, entries[ring->head & (ring->entries - 1)]);
-		}
+		for (u32 node : {sender, receiver})
+			if (!at(node).dead)
+				reap(node,
+					[&](const ibrelk_completion &completion) { done(node, completion); });
 	}
 
 	// Lets things happen until something is so. Return: it is.
@@ -312,7 +236,7 @@ public:
 		const u64 end = sim_now() + most_ns;
 
 		for (;;) {
-			reap();
+			look_around();
 			if (function())
 				return true;
 			if (sim_now() > end || !sim_run_one())
@@ -349,39 +273,13 @@ public:
 	// How far a process is, as in the table.
 	[[nodiscard]] std::string text(u32 node) const
 	{
-		const Process &process = *process_[node];
+		const Process &process = at(node);
 
 		if (process.dead)
 			return "-";
 		if (process.posted)
 			return "waits";
 		return process.status ? *process.status ? strerrorname_np(-*process.status) : "ok" : "none";
-	}
-
-	// Everything is closed, and nothing may be left, neither while the module is there nor when it is
-	// gone.
-	void end()
-	{
-		for (u32 node : {sender, receiver})
-			if (!at(node).dead)
-				die(node);
-		run(12 * second);
-		for (const auto &process : all_)
-			if (const u64 pages = sim_pages_pinned(&process->mm))
-				sim_fail("left", "%llu pages are pinned for a process that is gone", pages);
-		sim_look_idle();
-		check_all();
-		for (u32 node : {sender, receiver})
-			as(SIM_ADMIN, node, [node] { sim_node_stop(node); });
-		run(100 * ms);
-		as(SIM_ADMIN, 0, [] { sim_module_unload(); });
-		sim_run(sim_now() + 100 * ms);
-		sim_rcu_flush();
-		if (sim::adapter_left() || sim_cm_left())
-			sim_fail("leak", "%zu queue pairs and %llu conversations are left",
-				sim::adapter_left(), sim_cm_left());
-		all_.clear();
-		sim_alloc_check();
 	}
 
 	// What is left of those who are dead, and what nobody may have touched.
@@ -394,9 +292,15 @@ public:
 			if (process->dead || process->posted)
 				continue;
 			for (u64 i = 0; i < memory_bytes; i++)
-				if (process->memory[i] != nobody)
+				if (process->memory[i] != untouched)
 					sim_fail("bytes", "byte %llu was written after it was over", i);
 		}
+	}
+
+protected:
+	void pass(u64 ns) override
+	{
+		run(ns);
 	}
 
 private:
@@ -425,12 +329,10 @@ private:
 		if (node == receiver && !completion.status && completion.length != length &&
 			completion.length != 100)
 			sim_fail("bytes", "%llu bytes arrive", static_cast<u64>(completion.length));
-		std::memset(process.message, nobody, length);
+		std::memset(process.message, untouched, length);
 	}
 
 	const Mode &mode_;
-	std::vector<std::unique_ptr<Process>> all_;
-	Process *process_[2] = {};
 	u64 seed_ = 0;
 	u64 events_ = 0;
 };
@@ -571,7 +473,7 @@ void recover(Scene &scene, Cause cause)
 	}
 	for (u32 node : {sender, receiver})
 		if (scene.at(node).dead)
-			scene.open(node);
+			scene.begin(node);
 }
 
 // The next message must arrive, all of it by the way that the mode has. A sender who had nothing under way
@@ -645,6 +547,26 @@ void play(u64 seed, const Mode &mode, Step step, Cause cause, const std::string 
 	again(scene, mode, cause == receiver_gives_up || cause == receiver_device);
 	scene.run(settle_ns);
 	scene.check_quiet();
+	scene.end();
+}
+
+// A process that ends loses its memory before its descriptors are closed, and on a busy node well before:
+// what needs more of it meanwhile ends like what is under way when they are.
+void play_slow_death(const Mode &mode, u32 node)
+{
+	Scene scene(mode, 1);
+	const u32 other = 1 - node;
+
+	go_to(scene, first_sent);
+	scene.as(SIM_PROCESS, node, [&] { sim_mm_end(&scene.at(node).mm); });
+	must(scene.until([&] { return scene.over(other); }), "the other end is told");
+	if (scene.text(other) != "ECONNRESET")
+		sim_fail("outcome", "the other end is told %s", scene.text(other).c_str());
+	scene.die(node);
+	scene.run(settle_ns);
+	scene.begin(node);
+	scene.check_quiet();
+	again(scene, mode);
 	scene.end();
 }
 
@@ -780,6 +702,22 @@ void run_table(const Options &options, Tally &tally)
 			}
 }
 
+void run_slow_deaths(const Options &options, Tally &tally)
+{
+	for (const auto &mode : modes)
+		for (const u32 node : {sender, receiver}) {
+			if (!options.wants(1, mode.name))
+				continue;
+			const auto outcome =
+				sim::apart(config(), options.trace, [&] { play_slow_death(mode, node); });
+			(outcome.failed ? tally.failed : tally.passed)++;
+			if (outcome.failed)
+				std::printf("slow %s, %s: FAILED %s\n%s",
+					node == sender ? "sender" : "receiver", mode.name,
+					outcome.check.c_str(), outcome.report.c_str());
+		}
+}
+
 void run_alloc(const Options &options, Tally &tally)
 {
 	for (const auto &mode : modes)
@@ -839,6 +777,8 @@ int main(int argc, char **argv)
 	}
 	if (options.wants(0, "table"))
 		run_table(options, tally);
+	if (options.wants(0, "slow"))
+		run_slow_deaths(options, tally);
 	if (options.wants(0, "alloc"))
 		run_alloc(options, tally);
 	std::printf("%llu passed, %llu failed\n", tally.passed, tally.failed);

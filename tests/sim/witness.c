@@ -149,12 +149,32 @@ bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow);
 bool __real_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
 bool __wrap_ibr_bulk_fill(struct ibr_path *path, struct ibr_send *send);
 
+/* Has it to wait for credit, since of those that went by RTS for want of it as many as may be are not asked for? */
+static bool must_wait(const struct ibr_path *path, const struct ibr_outflow *flow)
+{
+	const struct ibr_send *send = list_first_entry(&flow->queue, struct ibr_send, link);
+	u32 cost = ibr_message_cost(send->length);
+
+	if (send->started || !send->data || send->length > (u64)IBR_EAGER_FRAGS_MAX * path->payload_max ||
+	    (path->native && send->level > IBRELK_LEVEL_BUFFERED))
+		return false;
+	return flow->cost + cost > flow->limit && cost <= flow->grant && ibr_credit_wait_us &&
+	       flow->unpaid >= flow->unpaid_max;
+}
+
 bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 {
 	struct watch *watch = watch_of(path);
-	bool sent = __real_ibr_send_start(path, flow);
+	u32 unpaid = flow->unpaid, announced = flow->announced;
+	bool waits = must_wait(path, flow), sent = __real_ibr_send_start(path, flow);
 	u32 i;
 
+	if (waits && flow->announced != announced)
+		sim_fail("bound", "outflow %u: a message went by RTS for want of credit, beside %u of %u", flow->h.id,
+			 unpaid, flow->unpaid_max);
+	if (flow->unpaid != unpaid && (flow->unpaid != unpaid + 1 || flow->unpaid > flow->unpaid_max))
+		sim_fail("bound", "outflow %u: %u went by RTS for want of credit, then %u of %u", flow->h.id, unpaid,
+			 flow->unpaid, flow->unpaid_max);
 	if (!sent)
 		return false;
 	for (i = 0; i < WAITING_MAX; i++)
@@ -279,8 +299,31 @@ static bool outflow_waits(const struct ibr_outflow *flow)
 	       (first && flow->sequence - first->sequence >= IBR_MISSING_MAX);
 }
 
+/*
+ * Of the messages that went by RTS for want of credit, those that nobody has asked for are counted. When credit comes
+ * they may be fewer again (unpaid_max begins anew), while more of them are still there; so that they are no more than
+ * may be is seen where one is added (ibr_send_start()).
+ */
+static void check_unpaid(const struct ibr_outflow *flow)
+{
+	const struct ibr_send *send;
+	u32 unpaid = 0;
+
+	list_for_each_entry(send, &flow->sent, link)
+		unpaid += send->unpaid;
+	list_for_each_entry(send, &flow->queue, link)
+		if (send->unpaid)
+			sim_fail("count", "outflow %u: a message that is not announced is counted as such", flow->h.id);
+	if (unpaid != flow->unpaid)
+		sim_fail("count", "outflow %u: %u went by RTS for want of credit, counted %u", flow->h.id, unpaid,
+			 flow->unpaid);
+	if (flow->unpaid > IBR_SENDS_MAX || flow->unpaid_max > IBR_SENDS_MAX || flow->unpaid_max % IBR_UNPAID_STEP)
+		sim_fail("bound", "outflow %u: %u of %u may go by RTS", flow->h.id, flow->unpaid, flow->unpaid_max);
+}
+
 static void check_outflow(const struct ibr_outflow *flow)
 {
+	check_unpaid(flow);
 	if (flow->state == IBR_OUTFLOW_CLOSED)
 		sim_fail("state", "a closed outflow is on its path");
 	if (flow->cost > flow->limit)

@@ -58,6 +58,7 @@ u32 Cluster::conn_add(u32 host, u32 number_start, u32 peer_number_start)
 	conn.cluster = this;
 	conn.number = conns() - 1;
 	conn.host = host;
+	memory_.give(sizeof(conn.rel));
 	rel_conn_init(&conn.rel, &config, &ops, now);
 	network_.queue_pair_add();
 	return conn.number;
@@ -170,6 +171,8 @@ void Cluster::ring_give(Conn &conn)
 		conn.ring = std::move(rings_.back());
 		rings_.pop_back();
 	}
+	memory_.give(REL_RING_BYTES);
+	memory_.rings_most = std::max(memory_.rings_most, ++memory_.rings);
 	rel_ring_give(&conn.rel, conn.ring.get());
 }
 
@@ -178,8 +181,11 @@ void Cluster::ring_drop(Conn &conn)
 {
 	u32 message, segment;
 
-	if (conn.ring && !packet_next(conn, message, segment) && rel_ring_drop(&conn.rel))
-		rings_.push_back(std::move(conn.ring));
+	if (!conn.ring || packet_next(conn, message, segment) || !rel_ring_drop(&conn.rel))
+		return;
+	memory_.now -= REL_RING_BYTES;
+	memory_.rings--;
+	rings_.push_back(std::move(conn.ring));
 }
 
 // As ibr_path_drive_locked() of drive.c.

@@ -94,6 +94,26 @@ public:
 	// Memory that a connection takes here, about.
 	static u64 conn_bytes();
 
+	// Bytes that engines have been given. They have no others: there is nothing in port.h to allocate
+	// with.
+	struct Memory {
+		u64 now = 0;
+		u64 most = 0;  // at one moment
+		u32 rings = 0; // in use
+		u32 rings_most = 0;
+
+		void give(u64 bytes)
+		{
+			now += bytes;
+			most = std::max(most, now);
+		}
+	};
+
+	[[nodiscard]] const Memory &memory() const
+	{
+		return memory_;
+	}
+
 	[[nodiscard]] Totals totals() const;
 	[[nodiscard]] const Network::Counts &counts() const
 	{
@@ -146,6 +166,7 @@ private:
 	u64 fingerprint_ = 0;
 	u32 serial_ = 0;
 	Totals totals_{};
+	Memory memory_;
 
 	static void acked(rel_conn *rel, void *cookie);
 	static void lost(rel_conn *rel, void *cookie, rel_cause cause);

@@ -281,6 +281,7 @@ Outcome simulate(const Scenario &scenario, u64 seed)
 	outcome.conns = cluster.conns();
 	outcome.totals = cluster.totals();
 	outcome.counts = cluster.counts();
+	outcome.memory = cluster.memory();
 	outcome.fingerprint = cluster.fingerprint();
 	return outcome;
 }

@@ -44,6 +44,7 @@ struct Outcome {
 	std::vector<Times> times;
 	Cluster::Totals totals{};
 	Network::Counts counts;
+	Cluster::Memory memory; // of the engines; all are idle by now
 	u64 fingerprint = 0;
 	std::string broken; // which rule was
 
@@ -57,10 +58,23 @@ struct Outcome {
 				static_cast<double>(totals.messages)
 				       : 0;
 	}
-};
+	// Bytes of the engine for a peer with which there is nothing to do.
+	[[nodiscard]] double idle_bytes() const
+	{
+		return each(memory.now);
+	}
+	// ... and on average over all peers, when most of them were busy.
+	[[nodiscard]] double peak_bytes() const
+	{
+		return each(memory.most);
+	}
 
-// Bytes that the engine keeps for a peer with which there is nothing to do.
-constexpr u64 idle_bytes = sizeof(rel_conn);
+private:
+	[[nodiscard]] double each(u64 bytes) const
+	{
+		return conns ? static_cast<double>(bytes) / static_cast<double>(conns) : 0;
+	}
+};
 
 Outcome simulate(const Scenario &scenario, u64 seed);
 
