@@ -616,6 +616,7 @@ void reset()
 	state.behaviour = {};
 	state.calls.submit_ioctl = state.calls.submit_uring = state.calls.ring_wait = 0;
 	state.messages = 0;
+	state.refused_since = {};
 }
 
 Behaviour &behaviour()

@@ -241,6 +241,32 @@ TEST_F(PerfTest, overlap_goes_on_after_a_loss)
 	EXPECT_EQ(row.mismatched, 0u);
 }
 
+// What was given up arrives all at once, with what is waited for behind it: answers if the client sends,
+// messages if it receives.
+TEST_F(PerfTest, overlap_while_the_wire_is_down)
+{
+	const auto each = static_cast<std::uint32_t>(OverlapMeter::attempts(0, 10));
+
+	options.test = perf::Test::overlap;
+	options.modes = {IBRELK_MODE_UC_NATIVE};
+	options.verify = true;
+	options.iterations = 10;
+	options.warmup = 0;
+	for (std::uint32_t before : {0u, 2 * each}) {
+		fake::reset();
+		fake::behaviour().hold_from = before + 11;
+		fake::behaviour().hold_count = 3;
+
+		const Row row = measure(100);
+
+		EXPECT_EQ(row.error, "");
+		EXPECT_GE(row.lost, 2u);
+		EXPECT_EQ(row.messages, 4 * each);
+		EXPECT_EQ(row.verified, 4 * each);
+		EXPECT_EQ(row.mismatched, 0u);
+	}
+}
+
 TEST_F(PerfTest, overlap_finds_wrong_bytes)
 {
 	options.test = perf::Test::overlap;

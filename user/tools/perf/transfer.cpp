@@ -52,6 +52,9 @@ bool Transfer::wait_until(F &&done)
 		}
 		// What was refused is offered again soon.
 		Run::wait(1, batch_.size() ? slice_ns() / 100 : slice_ns());
+		// What has come after it was given up has taken a receive that was posted for another.
+		if (native())
+			push_receives();
 		flush();
 	}
 	return true;
