@@ -157,6 +157,8 @@ BenchResult bench(const BenchOptions &options)
 	command.insert(command.end(),
 		{"-kernel", kernel.image, "-append",
 			"console=ttyS0 loglevel=5 panic=-1 nokaslr " + options.append});
+	if (!options.plugin.empty())
+		command.insert(command.end(), {"-plugin", options.plugin});
 	for (const auto *file : {&console, &output, &archive})
 		command.insert(command.end(), {"-serial", fmt::format("file:/proc/self/fd/{}", file->fd())});
 

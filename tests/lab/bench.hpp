@@ -35,6 +35,7 @@ struct BenchOptions {
 	std::vector<std::string> arguments;
 	std::filesystem::path out_dir;
 	std::string append; // more for the kernel's command line
+	std::string plugin; // of the emulator, with its arguments
 	// If set, is given the output as it appears.
 	std::function<void(std::string_view)> on_output;
 };

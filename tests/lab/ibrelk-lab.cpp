@@ -69,6 +69,9 @@ struct Common {
 		command.add_option("--cpus", options.cpus, "processors of a node")->capture_default_str();
 		command.add_option("--memory", options.memory_mb, "memory of a node in MiB")
 			->capture_default_str();
+		command.add_option("--numa", options.numa_nodes, "NUMA nodes of a node")
+			->check(CLI::Range(1, 8))
+			->capture_default_str();
 		command.add_option("--mtu", options.mtu, "MTU of eth0")->capture_default_str();
 		command.add_option("--share", options.shares, "one more host folder to see, also in /tmp");
 		command.add_option("--append", options.append, "more for the kernel's command line");
@@ -425,6 +428,8 @@ int main(int argc, char **argv)
 		->capture_default_str();
 	bench_command->add_option("--mtu", bench.options.mtu, "MTU of v0 and v1")->capture_default_str();
 	bench_command->add_option("--append", bench.options.append, "more for the kernel's command line");
+	bench_command->add_option(
+		"--plugin", bench.options.plugin, "plugin of the emulator, as for QEMU's -plugin");
 	bench_command->add_option("--timeout", bench.limit, "limit in seconds of real time")
 		->capture_default_str();
 	bench_command->add_flag("--console", bench.console, "show the kernel's console afterwards");

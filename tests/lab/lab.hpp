@@ -33,7 +33,8 @@ struct Options {
 	std::string kernel = default_kernel(); // series, 6.1 or 6.12
 	int cpus = 1;                          // of each node
 	int memory_mb = 768;                   // of each node
-	int mtu = 4500;                        // of eth0; gives RoCE a path MTU of 4096
+	int numa_nodes = 1; // of each node: equal parts of its memory, all processors in the first
+	int mtu = 4500;     // of eth0; gives RoCE a path MTU of 4096
 	bool soft_roce = true;
 	// Host folders that change while the lab runs, or lie in /tmp or /run, which
 	// are private to a node. The source and build trees always are among them.

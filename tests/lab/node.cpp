@@ -152,6 +152,7 @@ void Node::launch()
 	// Debian 12's QEMU leaves memory barriers out of the code of a machine that can have one processor
 	// only (-d op shows it), although its devices run in another thread: the notification of a virtio
 	// queue can be lost, and a node's network is dead from then on. So there is always room for a second.
+	const int cpus_max = std::max(options_.cpus, 2);
 	std::vector<std::string> command = words(fmt::format(
 		"qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35 "
 		"-accel tcg,thread=multi -cpu max -smp {},maxcpus={} -m {} -initrd /proc/self/fd/{} "
@@ -162,11 +163,18 @@ void Node::launch()
 		"-netdev dgram,id=wire,local.type=fd,local.str={} "
 		"-device "
 		"virtio-net-pci,id=nic,netdev=wire,mac={},host_mtu=9000,speed=10000,duplex=full,romfile=",
-		options_.cpus, std::max(options_.cpus, 2), options_.memory_mb, initramfs.fd(),
-		console_inner.fd(), monitor_inner.fd(), agent_inner.fd(), protocol::port_name,
-		wire_.descriptor(number_), Wire::mac(number_)));
+		options_.cpus, cpus_max, options_.memory_mb, initramfs.fd(), console_inner.fd(),
+		monitor_inner.fd(), agent_inner.fd(), protocol::port_name, wire_.descriptor(number_),
+		Wire::mac(number_)));
 	command.insert(
 		command.end(), {"-kernel", kernel_.image, "-append", kernel_parameters + options_.append});
+	for (int numa = 0; options_.numa_nodes > 1 && numa < options_.numa_nodes; numa++) {
+		const std::string memory = fmt::format("memory-backend-ram,id=ram{},size={}M", numa,
+			options_.memory_mb / options_.numa_nodes);
+		const std::string place = fmt::format("node,nodeid={0},memdev=ram{0}{1}", numa,
+			numa == 0 ? fmt::format(",cpus=0-{}", cpus_max - 1) : "");
+		command.insert(command.end(), {"-object", memory, "-numa", place});
+	}
 	const auto add_folder = [&](const std::string &tag, const fs::path &path) {
 		// A comma ends a value in QEMU's options, two are one.
 		std::string name;
