@@ -5,9 +5,11 @@
 #
 # usage: guest.sh [--rows] [--full] [MODE ...]
 #   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
-#             by RDMA), -unkept (no memory stays pinned), -eager or -rts (no message up to 32 KiB goes by rendezvous, or
-#             all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16, perftest-rc-write, tcp, of libfabric ofi-rxd
-#             (over UD) and ofi-tcp, or match, which is matching without any message; all of them if none is given
+#             by RDMA), -written (from 8 KiB on all are), -unkept (no memory stays pinned), -eager or -rts (no message up
+#             to 32 KiB goes by rendezvous, or all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
+#             perftest-rc-write, tcp, of libfabric ofi-rxd (over UD) and ofi-tcp, or without any message match, which is
+#             matching, and region and region-unkept, which pin memory; all of them if none is given. And profile
+#             (see profile.sh)
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
@@ -22,11 +24,12 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ $# -gt 0 ] || set -- rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable \
-	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-unkept \
+	rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg uc-reliable-copied uc-reliable-written uc-reliable-unkept \
 	uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts perftest-rc-write \
-	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 match ofi-rxd tcp ofi-tcp
+	perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 match region region-unkept ofi-rxd tcp ofi-tcp
 
 overlap_sizes=4096,65536,1048576
+region_sizes=4096,65536,1048576,4194304
 loss=0 delay=0	# what the wire does now
 suffix=		# of metrics: what is special about a run
 far=		# what runs a command where v1 is
@@ -71,6 +74,9 @@ wire()
 		echo "FAILED: netem loss $loss delay $delay"
 }
 
+# mark: has the profile written down, if there is one to be made.
+mark() { [ ! -x /files/mark ] || /files/mark; }
+
 # per_message MANY FEW COMMAND: runs the command with MANY, then with FEW messages. What the one executes beyond the
 # other, divided by the messages that it has more, is the price of a message without any of starting and connecting.
 # Sets $price; 0 if one of them fails. What they find is that of the first.
@@ -79,16 +85,34 @@ per_message()
 	many=$1 few=$2
 	shift 2
 	price=0
+	mark
 	start=$(insns)
 	"$@" -n "$many" || return
 	spent_many=$(($(insns) - start))
+	mark
 	[ -z "$measuring" ] || mv $found $found.many
 	start=$(insns)
 	if "$@" -n "$few"; then
 		spent_few=$(($(insns) - start))
 		price=$(((spent_many - spent_few) / (many - few)))
+		mark
 	fi
 	mv $found.many $found
+}
+
+# find_price SIZE PRICE: of a message, and of each byte of it, if there is one (else it is 0).
+find_price()
+{
+	find insns_per_msg "$1" "$2"
+	[ "$2" -ne 0 ] || return 0
+	find insns_per_byte "$1" "$(awk "BEGIN { printf \"%.4f\", $2 / $1 }")"
+}
+
+# price_rows MODE SIZE: of short messages it is not the bytes that cost.
+price_rows()
+{
+	row "$1" insns_per_msg "$2" 1
+	[ "$2" -lt 65536 ] || row "$1" insns_per_byte "$2" 1
 }
 
 # perf ARGUMENTS
@@ -110,7 +134,7 @@ ours()
 		if [ -n "$few" ]; then
 			per_message "$count" "$few" \
 				perf "$test" --mode "$kind" --size "$sizes" --warmup "$5" --window "$6" --batch 16
-			find insns_per_msg "$sizes" "$price"
+			find_price "$sizes" "$price"
 		else
 			perf "$test" --mode "$kind" --size "$sizes" --warmup "$5" --window "$6" --batch 16 -n "$count"
 		fi
@@ -144,7 +168,7 @@ ours()
 			lost=overlap_lost_msgs
 			;;
 		esac
-		[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
+		[ -z "$few" ] || price_rows "$mode" "$size"
 		case $mode in *-native) row "$mode" $lost "$size" 1 ;; esac
 	done
 }
@@ -225,7 +249,7 @@ theirs()
 		*)
 			if [ -n "$few" ]; then
 				per_message "$count" "$few" perftest_stream "$@"
-				find insns_per_msg "$size" "$price"
+				find_price "$size" "$price"
 			else
 				perftest_stream "$@" -n "$count"
 			fi
@@ -243,7 +267,7 @@ theirs()
 	bibandwidth) row "$mode" bibandwidth_mbps "$size" MB/s ;;
 	esac
 	case $test in rate | bandwidth) row "$mode" acks_per_msg "$size" 1 ;; esac
-	[ -z "$few" ] || row "$mode" insns_per_msg "$size" 1
+	[ -z "$few" ] || price_rows "$mode" "$size"
 }
 
 # apart: TCP takes no way between two addresses of one node but the shortest. So v1 moves to a network namespace of its
@@ -355,6 +379,16 @@ matching()
 	done
 }
 
+# registering MODE: what it costs to have memory pinned, and let go of, again and again.
+registering()
+{
+	if [ -n "$measuring" ]; then
+		forget
+		bench_region 10.9.0.1 $region_sizes >$found || echo "FAILED: bench_region"
+	fi
+	for size in $(echo $region_sizes | tr , ' '); do row "$1" region_ns "$size" ns; done
+}
+
 # What is measured of TCP, over any wire. Its beginning (slow start) is in it, so there should be enough behind that;
 # with much loss it is slow at once.
 tcps()
@@ -368,6 +402,16 @@ tcps()
 	for bytes in 4096 65536; do tcp_bandwidth $bytes $amount; done
 }
 
+# profile: messages of 1 MiB, written and copied, and where the functions of kernel and modules are.
+profile()
+{
+	[ -z "$measuring" ] || grep -i ' [tw] ' /proc/kallsyms | gzip >/out/symbols.gz
+	for mode in uc-reliable uc-reliable-copied; do
+		parameters $mode
+		ours bandwidth $mode 1048576 32 4 8 8
+	done
+}
+
 # parameters MODE: what is special about it.
 parameters()
 {
@@ -376,6 +420,7 @@ parameters()
 	case $1 in
 	*-noagg) share=N ;;
 	*-copied) write=0 ;;
+	*-written) write=1 eager=4096 ;;
 	*-unkept) keep=0 ;;
 	*-eager) eager=32768 ;;
 	*-rts) eager=0 ;;
@@ -389,19 +434,38 @@ parameters()
 # load PARAMETERS: the module.
 load() { insmod /files/ibrelk.ko allow_native=1 loopback=0 "$@" || echo "FAILED: insmod"; }
 
-# long MODE: of long messages.
+# long MODE: of long messages. What others have measured of 64 KiB is not repeated.
 long()
 {
 	case $1 in
 	perftest-rc-write)
+		theirs bandwidth "$1" 8192 2048
 		theirs bandwidth "$1" 65536 512 112
+		theirs bandwidth "$1" 262144 96
 		theirs bandwidth "$1" 1048576 48 16
+		theirs bandwidth "$1" 4194304 12 6
+		theirs bibandwidth "$1" 8192 1024
+		theirs bibandwidth "$1" 65536 192
+		theirs bibandwidth "$1" 262144 48
+		theirs bibandwidth "$1" 1048576 16
+		theirs bibandwidth "$1" 4194304 6
+		return
 		;;
-	*)
-		ours bandwidth "$1" 262144 64 8 16
-		ours bandwidth "$1" 1048576 32 4 8 8
+	*-copied | *-written)
+		ours bandwidth "$1" 65536 200 10 16 40
+		ours bibandwidth "$1" 65536 100 10 16
 		;;
 	esac
+	ours bandwidth "$1" 8192 1000 100 32
+	ours bibandwidth "$1" 8192 500 50 32
+	# From 128 KiB on all are written anyway.
+	case $1 in *-written) return ;; esac
+	ours bandwidth "$1" 262144 64 8 16
+	ours bandwidth "$1" 1048576 32 4 8 8
+	ours bandwidth "$1" 4194304 8 2 4 4
+	ours bibandwidth "$1" 262144 32 4 16
+	ours bibandwidth "$1" 1048576 12 2 8
+	ours bibandwidth "$1" 4194304 4 1 4
 }
 
 # What `make bench` measures. perftest gets more messages, since it has no warm-up; with lists, multiples of 16.
@@ -410,13 +474,15 @@ bench()
 	case $1 in
 	tcp | ofi-tcp) ;;
 	match) matching ;;
+	region*) registering "$1" ;;
+	profile) profile ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 2048,4096,8192,16384,32768 300 30 64 ;;
-	perftest-rc-write | *-copied) long "$1" ;;
+	perftest-rc-write | *-copied | *-written) long "$1" ;;
 	*-unkept)
+		# With more than one under way from the same memory, one of them always has it pinned.
 		ours rate "$1" 8 4000 200 64 1000
-		ours bandwidth "$1" 65536 200 10 16 40
-		long "$1"
+		ours latency "$1" 65536,1048576 40 4 64
 		;;
 	perftest-*)
 		case $1 in
@@ -441,6 +507,13 @@ bench()
 		ours bibandwidth "$1" 4096 1000 100 64
 		ours bibandwidth "$1" 65536 200 10 16
 		case $1 in rc-native | uc-native | uc-reliable) long "$1" ;; esac
+		case $1 in
+		uc-reliable)
+			# Where the rendezvous begins, and one at a time.
+			ours latency "$1" 8192,8193 300 30 64
+			ours latency "$1" 1048576 40 4 64
+			;;
+		esac
 		case $1 in uc-reliable | ud-reliable) ours overlap "$1" $overlap_sizes 40 2 64 ;; esac
 		;;
 	esac
@@ -457,6 +530,9 @@ losses()
 		[ "$loss $delay" = '0 0' ] && return
 		theirs bandwidth "$1" 4096 4000
 		theirs bandwidth "$1" 65536 512
+		;;
+	perftest-rc-write)
+		case $loss/$delay in 0/* | */1) ;; *) theirs bandwidth "$1" 1048576 48 ;; esac
 		;;
 	rc-native | uc-reliable | ud-reliable)
 		[ "$loss $delay" = '0 0' ] || ours latency "$1" 8,4096 500 50 64
@@ -476,6 +552,7 @@ sizes()
 	case $1 in
 	tcp | ofi-tcp) ;;
 	match) matching ;;
+	region*) registering "$1" ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 1024,2048,4096,6144,8192,12288,16384,24576,32768 500 30 64 ;;
 	perftest-*)
@@ -488,11 +565,17 @@ sizes()
 		esac
 		case $1 in *-write) ;; *) theirs rate "$1" 8 4000 ;; esac
 		for bytes in 1 16 64 256 1024 4096; do theirs bandwidth "$1" $bytes 2000; done
-		for bytes in 16384 65536; do theirs bandwidth "$1" $bytes 320; done
-		for bytes in 262144 1048576; do theirs bandwidth "$1" $bytes 112; done
-		theirs bandwidth "$1" 4194304 32
+		for bytes in 8192 16384 32768 65536 131072; do theirs bandwidth "$1" $bytes 320; done
+		for bytes in 262144 524288 1048576; do theirs bandwidth "$1" $bytes 112; done
+		for bytes in 2097152 4194304; do theirs bandwidth "$1" $bytes 32; done
 		theirs bibandwidth "$1" 4096 2000
-		theirs bibandwidth "$1" 65536 320
+		for bytes in 8192 16384 32768 65536 131072; do theirs bibandwidth "$1" $bytes 320; done
+		for bytes in 262144 524288 1048576; do theirs bibandwidth "$1" $bytes 64; done
+		for bytes in 2097152 4194304; do theirs bibandwidth "$1" $bytes 16; done
+		;;
+	*-written)
+		ours bandwidth "$1" 8192,16384,32768,65536 200 10 16
+		ours bibandwidth "$1" 8192,16384,32768,65536 100 10 16
 		;;
 	*)
 		ours latency "$1" 1,8,64,512,4096,32768,65536,262144 200 20 64
@@ -500,15 +583,15 @@ sizes()
 		ours rate "$1" 8 4000 200 64
 		ours bandwidth "$1" 1,16,64,256,1024,4096 1000 100 64
 		ours latency "$1" 6144,8192,8193,12288,16384 200 20 64
-		ours bandwidth "$1" 8192,16384,65536 200 10 16
+		ours bandwidth "$1" 8192,16384,32768,65536 200 10 16
 		ours bandwidth "$1" 131072,262144 50 4 16
 		ours bandwidth "$1" 524288,1048576 20 4 8
-		ours bandwidth "$1" 4194304 8 2 4
+		ours bandwidth "$1" 2097152,4194304 8 2 4
 		ours bibandwidth "$1" 4096,8192 500 50 64
-		ours bibandwidth "$1" 65536 100 10 16
-		ours bibandwidth "$1" 262144 50 4 16
-		ours bibandwidth "$1" 1048576 20 4 8
-		ours bibandwidth "$1" 4194304 8 2 4
+		ours bibandwidth "$1" 16384,32768,65536 100 10 16
+		ours bibandwidth "$1" 131072,262144 50 4 16
+		ours bibandwidth "$1" 524288,1048576 20 4 8
+		ours bibandwidth "$1" 2097152,4194304 8 2 4
 		for window in 1 4 16 64 256; do
 			suffix=_w$window
 			ours rate "$1" 8 2000 200 $window
@@ -525,7 +608,8 @@ sizes()
 troubles()
 {
 	case $1 in
-	tcp | ofi-* | perftest-rc-write | *-eager | *-rts) ;;
+	tcp | ofi-* | *-written | *-eager | *-rts) ;;
+	perftest-rc-write) theirs bandwidth "$1" 1048576 112 ;;
 	perftest-rc)
 		for bytes in 8 4096 65536; do theirs latency "$1" $bytes 200; done
 		theirs rate "$1" 8 2000
@@ -565,7 +649,10 @@ done
 for wire in $wires; do
 	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
-		case $mode in *-eager | *-rts | match) continue ;; esac # they load the module anew
+		case $mode in
+		match | region* | profile) continue ;;
+		*-written | *-eager | *-rts) continue ;; # they load the module anew
+		esac
 		parameters "$mode"
 		$lossy "$mode"
 	done

@@ -21,7 +21,8 @@ status=0
 "$build/tests/lab/ibrelk-lab" bench --kernel "$kernel" --modules libcrc32c --timeout "$limit" \
 	--files "$build/module-$kernel/ibrelk.ko" --files "$build/user/tools/ibrelk-perf" \
 	--files "$build/user/tools/ibrelk" --files /usr/bin/ib_send_lat --files /usr/bin/ib_send_bw --files /usr/bin/ib_write_bw \
-	--files "$build/tests/bench/tcp_latency" --files "$build/tests/bench/fi_overlap" --files "$build/tests/bench/bench_match" --files /usr/bin/iperf3 --files /usr/sbin/ethtool \
+	--files "$build/tests/bench/tcp_latency" --files "$build/tests/bench/fi_overlap" --files "$build/tests/bench/bench_match" \
+	--files "$build/tests/bench/bench_region" --files /usr/bin/iperf3 --files /usr/sbin/ethtool \
 	-- "$here/guest.sh" "$@" >"$log" 2>&1 || status=$?
 
 # All rows that there should be; with the value that was found, if the guest lived long enough to find one.

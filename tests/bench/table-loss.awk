@@ -1,7 +1,7 @@
 # What loss and delay do, as tables, and the ratios that matter; of `make bench` and of `make bench-full`. Needs rows.awk.
 
 BEGIN {
-	split("uc-reliable ud-reliable rc-reliable rc-native perftest-rc tcp", modes, " ")
+	split("uc-reliable ud-reliable rc-reliable rc-native perftest-rc perftest-rc-write tcp", modes, " ")
 	split("uc-reliable ud-reliable", ours, " ")
 	name["uc-reliable"] = "UC-reliable"
 	name["ud-reliable"] = "UD-reliable"
@@ -68,6 +68,8 @@ END {
 		speed("uc-reliable", 1048576, 0, 0), 0.93)
 	ratio("bandwidth 1 MiB, 1 % loss, UC-reliable / RC-native", speed("uc-reliable", 1048576, 1, 0),
 		speed("rc-native", 1048576, 1, 0), 1)
+	ratio("bandwidth 1 MiB, 1 % loss, UC-reliable / perftest RC, writing", speed("uc-reliable", 1048576, 1, 0),
+		speed("perftest-rc-write", 1048576, 1, 0), 1)
 	for (delay = 0; delay <= 1; delay++) {
 		lossless(65536, "64 KiB", 1, delay, 0.95)
 		lossless(65536, "64 KiB", 5, delay, 0.85)

@@ -3,7 +3,8 @@
 BEGIN {
 	split("perftest-rc perftest-uc perftest-ud perftest-rc-list16 perftest-uc-list16 perftest-ud-list16 " \
 		"rc-native uc-native ud-native rc-reliable uc-reliable ud-reliable " \
-		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg perftest-rc-write uc-reliable-copied uc-reliable-unkept " \
+		"rc-reliable-noagg uc-reliable-noagg ud-reliable-noagg perftest-rc-write " \
+		"uc-reliable-copied uc-reliable-written uc-reliable-unkept region region-unkept " \
 		"uc-reliable-eager uc-reliable-rts ud-reliable-eager ud-reliable-rts",
 		modes, " ")
 }
@@ -35,6 +36,15 @@ function table(above, below, columns, format,    i, j, n, names, cell, line, any
 			print line
 	}
 	print ""
+}
+
+# long_table(TITLE, METRIC): in MB/s, of long messages.
+function long_table(title, metric,    j, above, columns) {
+	for (j = 1; j <= 5; j++)
+		above = above (j > 1 ? "," : "") title
+	columns = "8192,65536,262144,1048576,4194304"
+	gsub(/[0-9]+/, metric "/&", columns)
+	table(above, "8K MB/s,64K MB/s,256K MB/s,1M MB/s,4M MB/s", columns, "%.2f")
 }
 
 # Overlap: a line for each mode, size and side.
@@ -97,11 +107,15 @@ END {
 	table("insns/msg,insns/msg,insns/msg,ACKs/msg,ACKs/msg,ACKs/msg", "8 B,4 KiB,64 KiB,8 B,4 KiB,64 KiB",
 		"insns_per_msg/8,insns_per_msg/4096,insns_per_msg/65536,acks_per_msg/8,acks_per_msg/4096,acks_per_msg/65536",
 		"%.0f")
-	table("bandwidth,bandwidth,bandwidth,insns/msg,insns/msg", "64K MB/s,256K MB/s,1M MB/s,64 KiB,1 MiB",
-		"bandwidth_mbps/65536,bandwidth_mbps/262144,bandwidth_mbps/1048576,insns_per_msg/65536,insns_per_msg/1048576",
-		"%.2f")
-	table("latency,latency,latency,latency,latency", "2 KiB us,4 KiB us,8 KiB us,16 KiB us,32 KiB us",
-		"latency_us/2048,latency_us/4096,latency_us/8192,latency_us/16384,latency_us/32768", "%.2f")
+	long_table("bandwidth", "bandwidth_mbps")
+	long_table("both ways", "bibandwidth_mbps")
+	table("insns/byte,insns/byte,insns/byte", "64 KiB,1 MiB,4 MiB",
+		"insns_per_byte/65536,insns_per_byte/1048576,insns_per_byte/4194304", "%.3f")
+	table("pinning,pinning,pinning,pinning", "4 KiB ns,64 KiB ns,1 MiB ns,4 MiB ns",
+		"region_ns/4096,region_ns/65536,region_ns/1048576,region_ns/4194304", "%.0f")
+	table("latency,latency,latency,latency,latency,latency,latency,latency",
+		"2 KiB us,4 KiB us,8 KiB us,8193 us,16 KiB us,32 KiB us,64 KiB us,1 MiB us", "latency_us/2048,latency_us/4096," \
+		"latency_us/8192,latency_us/8193,latency_us/16384,latency_us/32768,latency_us/65536,latency_us/1048576", "%.2f")
 	overlap_table()
 	compare("message rate, UC-native / perftest UC", "uc-native", "perftest-uc", "msg_rate_kps/8", 1)
 	compare("message rate, UC-native / perftest UC with lists of 16", "uc-native", "perftest-uc-list16", "msg_rate_kps/8", 1)
@@ -122,8 +136,9 @@ END {
 	compare("bandwidth 1 MiB, UC-reliable / UC-native", "uc-reliable", "uc-native", "bandwidth_mbps/1048576", 0.95)
 	compare("bandwidth 1 MiB, UC-reliable / perftest RC, writing", "uc-reliable", "perftest-rc-write", "bandwidth_mbps/1048576", 0.95)
 	compare("instructions of 1 MiB, UC-reliable / all copied", "uc-reliable", "uc-reliable-copied", "insns_per_msg/1048576", -0.769)
+	compare("instructions of pinning 1 MiB, from the cache / anew", "region", "region-unkept", "region_ns/1048576", -1)
 	compare("message rate, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "msg_rate_kps/8", 1)
-	compare("instructions of 1 MiB, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "insns_per_msg/1048576", -1)
+	compare("latency 1 MiB, UC-reliable / nothing stays pinned", "uc-reliable", "uc-reliable-unkept", "latency_us/1048576", -1)
 	ratio("an exact receive and its message, behind 10,000 / alone", "match/match_recv_exact_ns/10000", "match/match_recv_exact_ns/0", -1.5)
 	ratio("the same, if the 10,000 have one tag", "match/match_recv_exact_equal_ns/10000", "match/match_recv_exact_ns/0", -1.5)
 	ratio("the oldest of 10,000 receives / one alone", "match/match_recv_exact_head_ns/10000", "match/match_recv_exact_ns/0", -1.5)
