@@ -16,7 +16,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 deps: ## install the Debian packages that building and testing need (apt, root)
-	@tests/deps.sh
+	@tests/deps.sh $(MORE_DEPS)
 
 module: deps ## build ibrelk.ko for KERNEL (6.1 by default, or 6.12) in build/module-KERNEL/
 	@tests/build-module.sh $(KERNEL) $(BUILD)/module-$(KERNEL)
@@ -50,6 +50,7 @@ check-kunit: user ## KUnit suites in a UML kernel with KASAN and lockdep
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
+check-long: MORE_DEPS = openmpi-bin libopenmpi-dev openssh-server
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
 	@tests/check.sh unit fuzz sim sim-long model-long mutation kunit-long lab-long
 

@@ -8,7 +8,7 @@ packages="build-essential ca-certificates cmake ninja-build pkg-config clang cla
 	bc bison flex cpio kmod libelf-dev libssl-dev xz-utils zstd dash
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
-	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest libfabric-dev iperf3 ethtool gnuplot-nox
+	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest libfabric-dev libfabric-bin iperf3 ethtool gnuplot-nox
 	spin $*"
 
 missing=
@@ -25,5 +25,12 @@ fi
 echo "installing:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 apt-get -o DPkg::Lock::Timeout=600 -q update >&2
+# Of a server, only the program is wanted.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	trap 'rm -f $policy' EXIT
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod 755 $policy
+fi
 # shellcheck disable=SC2086
 apt-get -o DPkg::Lock::Timeout=600 -q -y install --no-install-recommends $missing >&2

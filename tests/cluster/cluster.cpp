@@ -68,11 +68,11 @@ std::string built(const std::string &path)
 	return std::string(IBRELK_BUILD) + "/" + path;
 }
 
-void load_module(int node)
+void load_module(int node, const std::string &parameters)
 {
 	lab_->run_ok(node,
-		fmt::format("{}/tests/load-module.sh {} allow_native=1 && test -c /dev/ibrelk", IBRELK_SOURCE,
-			built("module-" + lab_->options().kernel + "/ibrelk.ko")));
+		fmt::format("{}/tests/load-module.sh {} allow_native=1 {} && test -c /dev/ibrelk",
+			IBRELK_SOURCE, built("module-" + lab_->options().kernel + "/ibrelk.ko"), parameters));
 }
 
 Result unload_module(int node)

@@ -32,7 +32,7 @@ void end_lab(int next_cpus);
 /// Path of something that was built.
 std::string built(const std::string &path);
 /// Loads the module on a node where it is not loaded.
-void load_module(int node);
+void load_module(int node, const std::string &parameters = "");
 /// Unloads it. Returns what rmmod said.
 Result unload_module(int node);
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// What a test needs of libfabric to talk: all objects of one side, opened in their order and closed in the
+// other.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+namespace ofi
+{
+
+struct CloseFid {
+	template<class T>
+	void operator()(T *object) const
+	{
+		// An object that is still used would stay: the order of the tests' members is wrong then.
+		EXPECT_EQ(fi_close(&object->fid), 0);
+	}
+};
+template<class T>
+using Owned = std::unique_ptr<T, CloseFid>;
+
+struct FreeInfo {
+	void operator()(fi_info *info) const
+	{
+		fi_freeinfo(info);
+	}
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+inline constexpr std::uint32_t api = FI_VERSION(1, 17);
+
+/// Hints for the provider that is tested; everything else is as fi_allocinfo() leaves it.
+Info hints();
+/// fi_getinfo(), which must give @p expected.
+Info get_info(const fi_info *wanted, const char *node = nullptr, const char *service = nullptr,
+	std::uint64_t flags = 0, int expected = 0);
+
+/// Bytes that say whose they are.
+std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed);
+
+/// How long a test waits for what must come, however slow the machine.
+inline constexpr std::chrono::seconds patience(60);
+
+struct Wish {
+	fi_cq_format format = FI_CQ_FORMAT_TAGGED;
+	fi_wait_obj wait = FI_WAIT_NONE;
+	fi_cq_wait_cond condition = FI_CQ_COND_NONE;
+	fi_av_type av = FI_AV_TABLE;
+	std::uint64_t caps = 0;
+	std::uint64_t tx_flags = 0;
+	std::uint64_t rx_flags = 0;
+	std::uint64_t bind_flags = 0; // FI_SELECTIVE_COMPLETION
+	bool counters = false;
+	bool queue = true;             // else there are only counters
+	const char *service = nullptr; // a certain endpoint number
+};
+
+/// What a completion queue told: one entry, or an error.
+struct Told {
+	ssize_t result = 0; // 1; -FI_EAVAIL: error is valid; else of fi_cq_read()
+	fi_cq_tagged_entry entry{};
+	fi_cq_err_entry error{};
+	fi_addr_t source = FI_ADDR_NOTAVAIL;
+};
+
+class Side
+{
+public:
+	explicit Side(const Wish &wish = {});
+
+	/// Knows another side.
+	fi_addr_t add(const Side &other);
+	[[nodiscard]] std::vector<unsigned char> name() const;
+
+	/// What there is now.
+	Told look();
+	/// The next entry, or error. Fails the test if none comes.
+	Told next();
+	/// The next entry, which must be of that context, and no error.
+	fi_cq_tagged_entry done(const void *context);
+	/// The next entry, which must be that error, of that context.
+	fi_cq_err_entry failed(const void *context, int error);
+	/// Tries as long as there is no room.
+	static void post(const std::function<ssize_t()> &operation);
+
+	Info info;
+	Owned<fid_fabric> fabric;
+	Owned<fid_domain> domain;
+	Owned<fid_cq> cq;
+	Owned<fid_cntr> sent;
+	Owned<fid_cntr> received;
+	Owned<fid_av> av;
+	Owned<fid_ep> ep;
+};
+
+/// Two that know each other.
+struct Pair {
+	explicit Pair(const Wish &wish = {});
+
+	Side a;
+	Side b;
+	fi_addr_t to_a = FI_ADDR_NOTAVAIL; // b's
+	fi_addr_t to_b = FI_ADDR_NOTAVAIL; // a's
+};
+
+/// Opens one object.
+template<class T, class F>
+void open(Owned<T> &owned, F &&call)
+{
+	T *object = nullptr;
+
+	ASSERT_EQ(call(&object), 0);
+	owned.reset(object);
+}
+
+} // namespace ofi

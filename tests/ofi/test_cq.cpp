@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Completion queues: formats, waiting; counters; what cannot be closed or bound.
+#include "side.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include <poll.h>
+
+#include <rdma/fi_rma.h>
+
+namespace ofi
+{
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+void receive(Side &side, char *byte)
+{
+	Side::post([&] { return fi_trecv(side.ep.get(), byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, byte); });
+}
+
+void inject(Pair &pair, std::uint64_t data = 0)
+{
+	Side::post([&] { return fi_tinjectdata(pair.a.ep.get(), "x", 1, data, pair.to_b, 1); });
+}
+
+TEST(Cq, formats)
+{
+	for (const fi_cq_format format : {FI_CQ_FORMAT_UNSPEC, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG,
+		     FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_TAGGED}) {
+		Wish wish;
+
+		wish.format = format;
+
+		Pair pair(wish);
+		std::array<char, 2> bytes{};
+		// Behind the two entries nothing is written.
+		union {
+			std::array<unsigned char, 3 * sizeof(fi_cq_tagged_entry)> raw;
+			std::array<fi_cq_entry, 3> context;
+			std::array<fi_cq_msg_entry, 3> msg;
+			std::array<fi_cq_data_entry, 3> data;
+			std::array<fi_cq_tagged_entry, 3> tagged;
+		} entries;
+		std::size_t size = 0;
+		std::size_t got = 0;
+
+		entries.raw.fill(0xee);
+		receive(pair.b, &bytes[0]);
+		receive(pair.b, &bytes[1]);
+		inject(pair, 10);
+		inject(pair, 11);
+		switch (format) {
+		case FI_CQ_FORMAT_TAGGED: size = sizeof(fi_cq_tagged_entry); break;
+		case FI_CQ_FORMAT_DATA: size = sizeof(fi_cq_data_entry); break;
+		case FI_CQ_FORMAT_MSG: size = sizeof(fi_cq_msg_entry); break;
+		default: size = sizeof(fi_cq_entry);
+		}
+
+		const auto until = Clock::now() + patience;
+
+		while (got < 2 && Clock::now() < until) {
+			const ssize_t count =
+				fi_cq_read(pair.b.cq.get(), entries.raw.data() + got * size, 2 - got);
+
+			ASSERT_TRUE(count > 0 || count == -FI_EAGAIN);
+			got += count > 0 ? static_cast<std::size_t>(count) : 0;
+		}
+		ASSERT_EQ(got, 2U);
+		EXPECT_EQ(entries.raw[2 * size], 0xee);
+		for (std::size_t i = 0; i < 2; i++) {
+			fi_cq_tagged_entry entry{};
+
+			std::memcpy(&entry, entries.raw.data() + i * size, size);
+			EXPECT_EQ(entry.op_context, &bytes[i]);
+			if (size >= sizeof(fi_cq_msg_entry)) {
+				EXPECT_EQ(entry.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
+				EXPECT_EQ(entry.len, 1U);
+			}
+			if (size >= sizeof(fi_cq_data_entry)) {
+				EXPECT_EQ(entry.data, 10 + i);
+			}
+			if (size == sizeof(fi_cq_tagged_entry)) {
+				EXPECT_EQ(entry.tag, 1U);
+			}
+		}
+	}
+}
+
+// An error is reported in its place, and stays until it is read.
+TEST(Cq, errors_in_their_place)
+{
+	Pair pair;
+	std::array<fi_cq_tagged_entry, 8> entries{};
+	fi_cq_err_entry error{};
+	int context = 0;
+	char byte = 0;
+
+	receive(pair.b, &byte);
+	inject(pair);
+
+	const auto until = Clock::now() + patience;
+
+	while (byte != 'x' && Clock::now() < until)
+		std::this_thread::yield();
+	Side::post([&] {
+		return fi_trecv(pair.b.ep.get(), &context, 4, nullptr, FI_ADDR_UNSPEC, 9, 0, &context);
+	});
+	EXPECT_EQ(fi_cancel(&pair.b.ep->fid, &context), 0);
+	EXPECT_EQ(pair.b.done(&byte).len, 1U);
+
+	ssize_t result = -FI_EAGAIN;
+
+	while (result == -FI_EAGAIN && Clock::now() < until)
+		result = fi_cq_read(pair.b.cq.get(), entries.data(), entries.size());
+	EXPECT_EQ(result, -FI_EAVAIL);
+	EXPECT_EQ(fi_cq_read(pair.b.cq.get(), entries.data(), entries.size()), -FI_EAVAIL);
+	// The buffer for more about the error is the caller's, and stays so.
+	error.err_data = &context;
+	error.err_data_size = sizeof(context);
+	EXPECT_EQ(fi_cq_readerr(pair.b.cq.get(), &error, 0), 1);
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.err_data, &context);
+	EXPECT_EQ(error.err_data_size, 0U);
+	EXPECT_EQ(fi_cq_readerr(pair.b.cq.get(), &error, 0), -FI_EAGAIN);
+	EXPECT_EQ(fi_cq_read(pair.b.cq.get(), entries.data(), entries.size()), -FI_EAGAIN);
+}
+
+TEST(Cq, waiting)
+{
+	for (const fi_wait_obj wait : {FI_WAIT_UNSPEC, FI_WAIT_FD}) {
+		Wish wish;
+
+		wish.wait = wait;
+
+		Pair pair(wish);
+		fi_cq_tagged_entry entry{};
+		char byte = 0;
+		const auto begun = Clock::now();
+
+		EXPECT_EQ(fi_cq_sread(pair.b.cq.get(), &entry, 1, nullptr, 30), -FI_EAGAIN);
+		EXPECT_GE(Clock::now() - begun, std::chrono::milliseconds(30));
+		receive(pair.b, &byte);
+
+		std::thread sender([&] { inject(pair); });
+
+		EXPECT_EQ(fi_cq_sread(pair.b.cq.get(), &entry, 1, nullptr, -1), 1);
+		EXPECT_EQ(entry.op_context, &byte);
+		sender.join();
+	}
+}
+
+TEST(Cq, waiting_is_ended_by_a_signal)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_UNSPEC;
+
+	Side side(wish);
+	fi_cq_tagged_entry entry{};
+	std::thread other([&] { EXPECT_EQ(fi_cq_signal(side.cq.get()), 0); });
+
+	EXPECT_EQ(fi_cq_sread(side.cq.get(), &entry, 1, nullptr, -1), -FI_EAGAIN);
+	other.join();
+}
+
+// A descriptor to sleep on, once fi_trywait() has allowed it.
+TEST(Cq, descriptor)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_FD;
+
+	Pair pair(wish);
+	fid *waits = &pair.b.cq->fid;
+	int fd = -1;
+	char byte = 0;
+
+	ASSERT_EQ(fi_control(&pair.b.cq->fid, FI_GETWAIT, &fd), 0);
+
+	pollfd waiting{fd, POLLIN, 0};
+
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), 0);
+	EXPECT_EQ(poll(&waiting, 1, 0), 0);
+	receive(pair.b, &byte);
+	inject(pair);
+	EXPECT_EQ(poll(&waiting, 1, 60000), 1);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	pair.b.done(&byte);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), 0);
+	EXPECT_EQ(poll(&waiting, 1, 0), 0);
+}
+
+// They count without anybody reading the queue, and what they have counted can be read then.
+// More than the queue holds cannot be waited for.
+TEST(Cq, waiting_for_many)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_UNSPEC;
+	wish.condition = FI_CQ_COND_THRESHOLD;
+
+	Pair pair(wish);
+	constexpr std::size_t sent = 1500; // more than one ring, less than two
+	std::vector<fi_cq_tagged_entry> entries(sent);
+	const std::size_t threshold = sent + 1;
+	std::size_t got = 0;
+	char byte = 0;
+
+	for (std::size_t i = 0; i < sent; i++) {
+		receive(pair.b, &byte);
+		inject(pair);
+	}
+
+	const ssize_t first = fi_cq_sread(pair.b.cq.get(), entries.data(), sent, &threshold, -1);
+
+	EXPECT_GE(first, 1000);
+	got = first > 0 ? static_cast<std::size_t>(first) : 0;
+	while (got < sent) {
+		const std::size_t rest = std::min<std::size_t>(sent - got, 500);
+		const ssize_t more = fi_cq_sread(pair.b.cq.get(), entries.data(), rest, &rest, 60000);
+
+		ASSERT_EQ(more, static_cast<ssize_t>(rest));
+		got += static_cast<std::size_t>(more);
+	}
+	EXPECT_EQ(pair.b.look().result, -FI_EAGAIN);
+}
+
+// Of two that wait, each gets something: none gives up because the other one was faster.
+TEST(Cq, waiting_in_threads)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_UNSPEC;
+
+	Pair pair(wish);
+	char byte = 0;
+
+	for (int round = 0; round < 200; round++) {
+		std::array<ssize_t, 2> results{};
+		std::vector<std::thread> threads;
+
+		for (ssize_t &result : results) {
+			threads.emplace_back([&] {
+				fi_cq_tagged_entry entry{};
+
+				result = fi_cq_sread(pair.b.cq.get(), &entry, 1, nullptr, 60000);
+			});
+		}
+		for (std::size_t i = 0; i < results.size(); i++) {
+			receive(pair.b, &byte);
+			inject(pair);
+		}
+		for (std::thread &thread : threads)
+			thread.join();
+		for (const ssize_t result : results)
+			ASSERT_EQ(result, 1);
+	}
+}
+
+// What one thread leaves in the queue, another one that sleeps is woken by.
+TEST(Cq, what_is_left_wakes)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_FD;
+
+	Pair pair(wish);
+	std::array<fi_cq_tagged_entry, 8> entries{};
+	std::array<char, 2> bytes{};
+	int context = 0;
+	int fd = -1;
+
+	ASSERT_EQ(fi_control(&pair.b.cq->fid, FI_GETWAIT, &fd), 0);
+	receive(pair.b, &bytes[0]);
+	Side::post([&] {
+		return fi_trecv(pair.b.ep.get(), &context, 4, nullptr, FI_ADDR_UNSPEC, 9, 0, &context);
+	});
+	inject(pair);
+
+	const auto until = Clock::now() + patience;
+
+	while (*const_cast<volatile char *>(&bytes[0]) != 'x' && Clock::now() < until)
+		std::this_thread::yield();
+	EXPECT_EQ(fi_cancel(&pair.b.ep->fid, &context), 0);
+
+	// Which takes both from the kernel as soon as both are there, and gives one.
+	ssize_t result = -FI_EAGAIN;
+	pollfd descriptor{fd, POLLIN, 0};
+
+	while (result == -FI_EAGAIN && Clock::now() < until)
+		result = fi_cq_read(pair.b.cq.get(), entries.data(), entries.size());
+	EXPECT_EQ(result, 1);
+	EXPECT_EQ(::poll(&descriptor, 1, 60000), 1);
+	pair.b.failed(&context, FI_ECANCELED);
+	EXPECT_EQ(::poll(&descriptor, 1, 0), 0);
+}
+
+TEST(Counters, count)
+{
+	Wish wish;
+
+	wish.counters = true;
+
+	Pair pair(wish);
+	constexpr std::size_t count = 20;
+	std::array<char, count> bytes{};
+
+	for (char &byte : bytes)
+		receive(pair.b, &byte);
+	for (std::size_t i = 0; i < count; i++)
+		inject(pair);
+	EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), count, 60000), 0);
+	EXPECT_EQ(fi_cntr_wait(pair.a.sent.get(), count, 60000), 0);
+	EXPECT_EQ(fi_cntr_read(pair.b.received.get()), count);
+	EXPECT_EQ(fi_cntr_read(pair.a.sent.get()), count);
+	EXPECT_EQ(fi_cntr_read(pair.a.received.get()), 0U);
+	for (char &byte : bytes)
+		pair.b.done(&byte);
+	// Injected messages are counted, and not reported.
+	EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
+	EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), count + 1, 20), -FI_ETIMEDOUT);
+	EXPECT_EQ(fi_cntr_add(pair.b.received.get(), 1), 0);
+	EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), count + 1, 0), 0);
+	EXPECT_EQ(fi_cntr_set(pair.b.received.get(), 3), 0);
+	EXPECT_EQ(fi_cntr_read(pair.b.received.get()), 3U);
+}
+
+TEST(Counters, count_failures)
+{
+	Wish wish;
+
+	wish.counters = true;
+
+	Side side(wish);
+	char byte = 0;
+
+	receive(side, &byte);
+	EXPECT_EQ(fi_cancel(&side.ep->fid, &byte), 0);
+	EXPECT_EQ(fi_cntr_wait(side.received.get(), 1, 60000), -FI_EAVAIL);
+	EXPECT_EQ(fi_cntr_readerr(side.received.get()), 1U);
+	EXPECT_EQ(fi_cntr_read(side.received.get()), 0U);
+	side.failed(&byte, FI_ECANCELED);
+}
+
+// Each of two that wait is woken when it is time.
+TEST(Counters, wait_in_threads)
+{
+	Wish wish;
+
+	wish.counters = true;
+
+	Pair pair(wish);
+	char byte = 0;
+
+	for (std::uint64_t round = 0; round < 200; round++) {
+		std::array<int, 2> results{-1, -1};
+		std::vector<std::thread> threads;
+
+		for (std::size_t i = 0; i < results.size(); i++) {
+			threads.emplace_back([&, i] {
+				results[i] = fi_cntr_wait(pair.b.received.get(), 2 * round + 1 + i, 60000);
+			});
+		}
+		for (std::size_t i = 0; i < results.size(); i++) {
+			receive(pair.b, &byte);
+			inject(pair);
+		}
+		for (std::thread &thread : threads)
+			thread.join();
+		for (const int result : results)
+			ASSERT_EQ(result, 0);
+		pair.b.done(&byte);
+		pair.b.done(&byte);
+	}
+}
+
+// Nobody reads the queue of an endpoint that has only counters: neither failures nor sends fill it.
+TEST(Counters, without_a_queue)
+{
+	Wish wish;
+
+	wish.counters = true;
+	wish.queue = false;
+
+	Pair pair(wish);
+	constexpr int failures = 3000;
+	constexpr int messages = 12000;
+	char byte = 0;
+
+	for (int i = 0; i < failures; i++) {
+		receive(pair.b, &byte);
+		ASSERT_EQ(fi_cancel(&pair.b.ep->fid, &byte), 0);
+	}
+
+	const auto until = Clock::now() + patience;
+
+	while (fi_cntr_readerr(pair.b.received.get()) < failures && Clock::now() < until)
+		std::this_thread::yield();
+	EXPECT_EQ(fi_cntr_readerr(pair.b.received.get()), static_cast<std::uint64_t>(failures));
+	for (int i = 0; i < messages; i++) {
+		receive(pair.b, &byte);
+		inject(pair);
+	}
+	EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), messages, 60000), 0);
+	EXPECT_EQ(fi_cntr_wait(pair.a.sent.get(), messages, 60000), 0);
+}
+
+TEST(Endpoint, that_cannot_be_enabled_leaves_nothing)
+{
+	Wish wish;
+
+	wish.service = "4242";
+	wish.counters = true;
+	wish.queue = false;
+
+	const Side side(wish);
+	Owned<fid_ep> ep;
+	Owned<fid_cntr> counter;
+	fi_cntr_attr attr{};
+
+	open(counter, [&](auto **c) { return fi_cntr_open(side.domain.get(), &attr, c, nullptr); });
+	open(ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_ep_bind(ep.get(), &side.av->fid, 0), 0);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &counter->fid, FI_SEND | FI_RECV), 0);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(fi_enable(ep.get()), -FI_EADDRINUSE);
+	EXPECT_EQ(fi_cntr_read(counter.get()), 0U);
+	ep.reset();
+	EXPECT_EQ(fi_cntr_read(counter.get()), 0U);
+}
+
+// Of one that has the number of a former one, nothing of that one is told.
+TEST(Endpoint, has_nothing_of_a_former_one)
+{
+	Wish wish;
+
+	wish.service = "4343";
+	wish.bind_flags = FI_SELECTIVE_COMPLETION;
+
+	Side side(wish);
+	std::array<int, 20> contexts{};
+	fi_addr_t nobody = FI_ADDR_NOTAVAIL;
+	char byte = 0;
+
+	{
+		const Side gone;
+
+		nobody = side.add(gone);
+	}
+	for (int &context : contexts)
+		Side::post([&] { return fi_tsend(side.ep.get(), "x", 1, nullptr, nobody, 1, &context); });
+	side.ep.reset();
+	open(side.ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_ep_bind(side.ep.get(), &side.av->fid, 0), 0);
+	EXPECT_EQ(fi_ep_bind(side.ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+
+	// The number is free as soon as nothing of the former one is under way.
+	const auto until = Clock::now() + patience;
+	int error = -FI_EADDRINUSE;
+
+	while (error == -FI_EADDRINUSE && Clock::now() < until)
+		error = fi_enable(side.ep.get());
+	ASSERT_EQ(error, 0);
+
+	const fi_addr_t self = side.add(side);
+
+	receive(side, &byte);
+	Side::post([&] { return fi_tinject(side.ep.get(), "x", 1, self, 1); });
+	EXPECT_EQ(side.done(&byte).len, 1U);
+	EXPECT_EQ(side.look().result, -FI_EAGAIN);
+}
+
+TEST(Endpoint, needs_what_it_works_with)
+{
+	const Side side;
+	Owned<fid_av> av;
+	Owned<fid_ep> ep;
+	fi_av_attr attr{};
+	std::array<char, 64> name{};
+	std::size_t length = name.size();
+
+	open(av, [&](auto **v) { return fi_av_open(side.domain.get(), &attr, v, nullptr); });
+	open(ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_getname(&ep->fid, name.data(), &length), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_ENOAV);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &av->fid, 0), 0);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_ENOCQ);
+	EXPECT_EQ(
+		fi_trecv(ep.get(), name.data(), 1, nullptr, FI_ADDR_UNSPEC, 0, 0, nullptr), -FI_EOPBADSTATE);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EXPECT_EQ(fi_enable(ep.get()), 0);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_EOPBADSTATE);
+	length = 4;
+	EXPECT_EQ(fi_getname(&ep->fid, name.data(), &length), -FI_ETOOSMALL);
+	EXPECT_LE(length, 64U);
+	EXPECT_EQ(fi_getname(&ep->fid, name.data(), &length), 0);
+}
+
+TEST(Endpoint, what_it_works_with_stays_open)
+{
+	const Side side;
+
+	EXPECT_EQ(fi_close(&side.cq->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&side.av->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&side.domain->fid), -FI_EBUSY);
+	EXPECT_EQ(fi_close(&side.fabric->fid), -FI_EBUSY);
+}
+
+TEST(Endpoint, has_no_rma)
+{
+	const Side side;
+	char byte = 0;
+	fid_mr *region = nullptr;
+
+	EXPECT_EQ(fi_write(side.ep.get(), &byte, 1, nullptr, 0, 0, 0, nullptr), -FI_ENOSYS);
+	EXPECT_EQ(fi_mr_reg(side.domain.get(), &byte, 1, FI_SEND, 0, 0, 0, &region, nullptr), -FI_ENOSYS);
+}
+
+// A queue that several endpoints use goes on when one of them is closed in the middle of something.
+TEST(Endpoint, closed_with_receives_posted)
+{
+	Pair pair;
+	Owned<fid_ep> ep;
+	std::array<char, 100> bytes{};
+	char byte = 0;
+
+	open(ep, [&](auto **e) { return fi_endpoint(pair.b.domain.get(), pair.b.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_ep_bind(ep.get(), &pair.b.av->fid, 0), 0);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &pair.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EXPECT_EQ(fi_enable(ep.get()), 0);
+	for (char &b : bytes)
+		Side::post([&] { return fi_trecv(ep.get(), &b, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &b); });
+	ep.reset();
+	receive(pair.b, &byte);
+	inject(pair);
+	pair.b.done(&byte);
+	EXPECT_EQ(pair.b.look().result, -FI_EAGAIN);
+}
+
+// Several threads send and receive at once, and read the same queue.
+TEST(Threads, share_an_endpoint)
+{
+	Pair pair;
+	constexpr int threads = 4;
+	constexpr int each = 250;
+	std::vector<std::thread> all;
+	std::atomic<int> received{0};
+	std::atomic<int> bad{0};
+	std::vector<std::uint64_t> buffers(threads * each);
+
+	for (int t = 0; t < threads; t++) {
+		all.emplace_back([&, t] {
+			for (int i = 0; i < each; i++) {
+				const auto number =
+					static_cast<std::uint64_t>(t) * each + static_cast<std::uint64_t>(i);
+
+				Side::post([&] {
+					return fi_trecv(pair.b.ep.get(), &buffers[number], 8, nullptr,
+						FI_ADDR_UNSPEC, number, 0, &buffers[number]);
+				});
+				Side::post([&] {
+					return fi_tinject(
+						pair.a.ep.get(), &number, sizeof(number), pair.to_b, number);
+				});
+			}
+
+			const auto until = Clock::now() + patience;
+
+			while (received < threads * each && Clock::now() < until) {
+				fi_cq_tagged_entry entry{};
+				const ssize_t result = fi_cq_read(pair.b.cq.get(), &entry, 1);
+
+				if (result == 1) {
+					received++;
+					bad += *static_cast<std::uint64_t *>(entry.op_context) != entry.tag;
+				}
+			}
+		});
+	}
+	for (auto &thread : all)
+		thread.join();
+	EXPECT_EQ(received, threads * each);
+	EXPECT_EQ(bad, 0);
+}
+
+} // namespace
+
+} // namespace ofi

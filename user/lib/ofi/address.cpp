@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// From nodes and services to addresses.
+#include "address.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+namespace ibrelk::ofi
+{
+
+namespace
+{
+
+constexpr unsigned char mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+using Found = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Found look_up(const char *node, const char *service, int family, int flags) noexcept
+{
+	addrinfo hints{};
+	addrinfo *list = nullptr;
+
+	hints.ai_family = family;
+	hints.ai_socktype = SOCK_STREAM;
+	hints.ai_flags = flags;
+	if (::getaddrinfo(node, service, &hints, &list) != 0)
+		list = nullptr;
+	return {list, &::freeaddrinfo};
+}
+
+void to_gid(const addrinfo &found, unsigned char gid[16]) noexcept
+{
+	if (found.ai_family == AF_INET6) {
+		sockaddr_in6 address;
+
+		std::memcpy(&address, found.ai_addr, sizeof(address));
+		std::memcpy(gid, &address.sin6_addr, 16);
+		return;
+	}
+
+	sockaddr_in address;
+
+	std::memcpy(&address, found.ai_addr, sizeof(address));
+	std::memcpy(gid, mapped_prefix, sizeof(mapped_prefix));
+	std::memcpy(gid + sizeof(mapped_prefix), &address.sin_addr, 4);
+}
+
+} // namespace
+
+result<std::uint32_t> endpoint_of_service(const char *service) noexcept
+{
+	std::uint32_t number = 0;
+
+	if (!service)
+		return number;
+
+	const char *last = service + std::strlen(service);
+	const auto [end, error] = std::from_chars(service, last, number);
+
+	if (error == std::errc() && end == last)
+		return number;
+
+	const Found found = look_up(nullptr, service, AF_INET, 0);
+
+	if (!found)
+		return failure(EINVAL);
+
+	sockaddr_in address;
+
+	std::memcpy(&address, found->ai_addr, sizeof(address));
+	return static_cast<std::uint32_t>(ntohs(address.sin_port));
+}
+
+result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept
+{
+	::ibrelk_addr address{};
+	const auto number = endpoint_of_service(service);
+
+	if (!number)
+		return failure(number.error());
+	address.endpoint = *number;
+	if (!node)
+		return address;
+	for (const int family : {AF_INET, AF_INET6}) {
+		if (const Found found = look_up(node, nullptr, family, numeric ? AI_NUMERICHOST : 0)) {
+			to_gid(*found, address.gid);
+			return address;
+		}
+	}
+	return failure(ENODATA);
+}
+
+bool is_any(const ::ibrelk_addr &address) noexcept
+{
+	return std::all_of(
+		std::begin(address.gid), std::end(address.gid), [](unsigned char b) { return b == 0; });
+}
+
+bool is_ipv4(const unsigned char gid[16]) noexcept
+{
+	return std::memcmp(gid, mapped_prefix, sizeof(mapped_prefix)) == 0;
+}
+
+bool is_link_local(const unsigned char gid[16]) noexcept
+{
+	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
+}
+
+bool is_peer(const ::ibrelk_addr &address) noexcept
+{
+	return !is_any(address) && address.endpoint != 0;
+}
+
+} // namespace ibrelk::ofi

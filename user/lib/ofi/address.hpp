@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Nodes and services in libfabric's words, addresses in ours: a node is a GID, a service an endpoint number.
+#pragma once
+
+#include <cstdint>
+
+#include <ibrelk/ibrelk.hpp>
+
+namespace ibrelk::ofi
+{
+
+/// The endpoint number that a service stands for: itself, or the port of a name that the system knows. None:
+/// 0, which is any. EINVAL.
+result<std::uint32_t> endpoint_of_service(const char *service) noexcept;
+
+/// The addresses of a node, each with that endpoint number, IPv4 first. @p numeric: no name service is asked.
+/// ENODATA if it has none.
+result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept;
+
+bool is_any(const ::ibrelk_addr &address) noexcept;
+bool is_ipv4(const unsigned char gid[16]) noexcept;
+/// An IPv6 address that is of use on one link only.
+bool is_link_local(const unsigned char gid[16]) noexcept;
+/// Whether a peer can have that address.
+bool is_peer(const ::ibrelk_addr &address) noexcept;
+
+} // namespace ibrelk::ofi

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "domain.hpp"
+
+#include "av.hpp"
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "ep.hpp"
+#include "info.hpp"
+#include "provider.hpp"
+
+namespace ibrelk::ofi
+{
+
+fi_ops Domain::fid_ops = {
+	.size = sizeof(fi_ops),
+	.close = Domain::close,
+	.bind = Domain::bind,
+	.control = unsupported,
+	.ops_open = unsupported,
+	.tostr = unsupported,
+	.ops_set = unsupported,
+};
+
+fi_ops_domain Domain::domain_ops = {
+	.size = sizeof(fi_ops_domain),
+	.av_open = AddressVector::open,
+	.cq_open = CompletionQueue::open,
+	.endpoint = Endpoint::open,
+	.scalable_ep = unsupported,
+	.cntr_open = Counter::open,
+	.poll_open = unsupported,
+	.stx_ctx = unsupported,
+	.srx_ctx = unsupported,
+	.query_atomic = Domain::query_atomic,
+	.query_collective = unsupported,
+	.endpoint2 = Endpoint::open_with_flags,
+};
+
+// No operation needs its memory registered, and there is no RMA yet that would let others reach it.
+fi_ops_mr Domain::mr_ops = {
+	.size = sizeof(fi_ops_mr),
+	.reg = unsupported,
+	.regv = unsupported,
+	.regattr = unsupported,
+};
+
+Domain::Domain(Fabric &fabric, Device device, const Query &query, void *context) noexcept :
+	fid_domain{}, fabric_(fabric.users()), device_(std::move(device)), query_(query)
+{
+	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
+	ops = &domain_ops;
+	mr = &mr_ops;
+}
+
+int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *context)
+{
+	if (!is_offered(*info))
+		return -FI_EINVAL;
+
+	auto device = Device::open();
+
+	if (!device) {
+		FI_WARN(&provider, FI_LOG_DOMAIN, "%s\n",
+			ibrelk_error_text(IBRELK_CALL_OPEN, device.error()));
+		return -device.error();
+	}
+
+	const auto query = device->query();
+
+	if (!query)
+		return -query.error();
+
+	auto *made = new (std::nothrow)
+		Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, context);
+
+	if (!made)
+		return -FI_ENOMEM;
+	*domain = made;
+	return 0;
+}
+
+int Domain::open_with_flags(
+	fid_fabric *fabric, fi_info *info, fid_domain **domain, std::uint64_t flags, void *context)
+{
+	return flags ? -FI_ENOSYS : open(fabric, info, domain, context);
+}
+
+int Domain::close(Fid *any)
+{
+	auto *domain = object_of<Domain, fid_domain>(any);
+
+	if (domain->users_.any())
+		return -FI_EBUSY;
+	delete domain;
+	return 0;
+}
+
+// What an event queue of a domain is told of (registrations that take long) does not happen here.
+int Domain::bind(Fid *, Fid *other, std::uint64_t flags)
+{
+	return other->fclass == FI_CLASS_EQ && flags == 0 ? 0 : -FI_EINVAL;
+}
+
+int Domain::query_atomic(fid_domain *, fi_datatype, fi_op, fi_atomic_attr *, std::uint64_t)
+{
+	return -FI_EOPNOTSUPP;
+}
+
+} // namespace ibrelk::ofi

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// A domain: one open /dev/ibrelk. Makes endpoints, address vectors, completion queues and counters.
+#pragma once
+
+#include <rdma/fi_domain.h>
+
+#include <ibrelk/ibrelk.hpp>
+
+#include "fabric.hpp"
+#include "support.hpp"
+
+namespace ibrelk::ofi
+{
+
+class Domain : public fid_domain
+{
+public:
+	static int open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *context);
+	static int open_with_flags(
+		fid_fabric *fabric, fi_info *info, fid_domain **domain, std::uint64_t flags, void *context);
+
+	[[nodiscard]] const Device &device() const noexcept
+	{
+		return device_;
+	}
+	[[nodiscard]] const Query &query() const noexcept
+	{
+		return query_;
+	}
+	Users &users() noexcept
+	{
+		return users_;
+	}
+
+private:
+	Domain(Fabric &fabric, Device device, const Query &query, void *context) noexcept;
+	static int close(Fid *any);
+	static int bind(Fid *any, Fid *other, std::uint64_t flags);
+	static int query_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
+		std::uint64_t flags);
+
+	static fi_ops fid_ops;
+	static fi_ops_domain domain_ops;
+	static fi_ops_mr mr_ops;
+	Use fabric_;
+	Device device_;
+	Query query_;
+	Users users_;
+};
+
+} // namespace ibrelk::ofi

@@ -1,0 +1,785 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "ep.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_rma.h>
+
+#include "info.hpp"
+#include "job.hpp"
+#include "provider.hpp"
+
+namespace ibrelk::ofi
+{
+
+namespace
+{
+
+// Messages that a multi-receive may take, if they are short: the kernel keeps a completion for each, until it
+// is over. Another one follows it.
+constexpr std::uint64_t multi_messages_max = 256;
+constexpr std::uint64_t multi_message_bytes = 64;
+// The kernel does not soon give out numbers from here on again.
+constexpr std::uint32_t first_free_number = 65536;
+
+std::uint64_t length_of(const Message &message) noexcept
+{
+	return std::accumulate(message.pieces, message.pieces + message.count, std::uint64_t{0},
+		[](std::uint64_t sum, const iovec &piece) { return sum + piece.iov_len; });
+}
+
+// The strictest that is asked for.
+std::uint8_t level_of(std::uint64_t flags) noexcept
+{
+	if (flags & FI_MATCH_COMPLETE)
+		return IBRELK_LEVEL_MATCHED;
+	if (flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE))
+		return IBRELK_LEVEL_DELIVERED;
+	if (flags & FI_INJECT_COMPLETE)
+		return IBRELK_LEVEL_BUFFERED;
+	return IBRELK_LEVEL_DEFAULT;
+}
+
+// A piece is the same to POSIX and to the kernel.
+void set_buffer(Command &command, const Message &message) noexcept
+{
+	static_assert(sizeof(iovec) == sizeof(::ibrelk_iovec) && sizeof(void *) == sizeof(std::uint64_t));
+	if (message.count == 1) {
+		command.addr = reinterpret_cast<std::uintptr_t>(message.pieces->iov_base);
+		command.length = message.pieces->iov_len;
+	} else if (message.count > 1) {
+		command.flags |= IBRELK_CMD_IOVEC;
+		command.addr = reinterpret_cast<std::uintptr_t>(message.pieces);
+		command.length = message.count;
+	}
+}
+
+void set_space(Command &command, const Message &message) noexcept
+{
+	if (message.tagged) {
+		command.tag = message.tag;
+		command.ignore = message.ignore;
+	} else {
+		command.flags |= IBRELK_CMD_UNTAGGED;
+	}
+}
+
+std::uint64_t space_flag(const Message &message) noexcept
+{
+	return message.tagged ? FI_TAGGED : FI_MSG;
+}
+
+std::byte *first_byte(const Message &message) noexcept
+{
+	return message.count ? static_cast<std::byte *>(message.pieces->iov_base) : nullptr;
+}
+
+// Of a context that claims, the first word is ours.
+void *&claim_word(void *context) noexcept
+{
+	static_assert(sizeof(void *) == sizeof(std::uint64_t));
+	return static_cast<fi_context *>(context)->internal[0];
+}
+
+} // namespace
+
+fi_ops Endpoint::fid_ops = {
+	.size = sizeof(fi_ops),
+	.close = Endpoint::close,
+	.bind = Endpoint::bind,
+	.control = Endpoint::control,
+	.ops_open = unsupported,
+	.tostr = unsupported,
+	.ops_set = unsupported,
+};
+
+fi_ops_ep Endpoint::ep_ops = {
+	.size = sizeof(fi_ops_ep),
+	.cancel = Endpoint::cancel,
+	.getopt = Endpoint::getopt,
+	.setopt = Endpoint::setopt,
+	.tx_ctx = unsupported,
+	.rx_ctx = unsupported,
+	.rx_size_left = unsupported,
+	.tx_size_left = unsupported,
+};
+
+fi_ops_cm Endpoint::cm_ops = {
+	.size = sizeof(fi_ops_cm),
+	.setname = Endpoint::setname,
+	.getname = Endpoint::getname,
+	.getpeer = unsupported,
+	.connect = unsupported,
+	.listen = unsupported,
+	.accept = unsupported,
+	.reject = unsupported,
+	.shutdown = unsupported,
+	.join = unsupported,
+};
+
+fi_ops_rma Endpoint::rma_ops = {
+	.size = sizeof(fi_ops_rma),
+	.read = unsupported,
+	.readv = unsupported,
+	.readmsg = unsupported,
+	.write = unsupported,
+	.writev = unsupported,
+	.writemsg = unsupported,
+	.inject = unsupported,
+	.writedata = unsupported,
+	.injectdata = unsupported,
+};
+
+fi_ops_atomic Endpoint::atomic_ops = {
+	.size = sizeof(fi_ops_atomic),
+	.write = unsupported,
+	.writev = unsupported,
+	.writemsg = unsupported,
+	.inject = unsupported,
+	.readwrite = unsupported,
+	.readwritev = unsupported,
+	.readwritemsg = unsupported,
+	.compwrite = unsupported,
+	.compwritev = unsupported,
+	.compwritemsg = unsupported,
+	.writevalid = unsupported,
+	.readwritevalid = unsupported,
+	.compwritevalid = unsupported,
+};
+
+// ---- life -------------------------------------------------------------------------------------------------
+
+Endpoint::Endpoint(Domain &domain, const fi_info &info, void *context) :
+	fid_ep{}, domain_(domain), domain_use_(domain.users()), caps_(info.caps ? info.caps : all_caps),
+	tx_flags_(info.tx_attr ? info.tx_attr->op_flags : 0),
+	rx_flags_(info.rx_attr ? info.rx_attr->op_flags : 0),
+	sends_(info.tx_attr && info.tx_attr->size ? info.tx_attr->size : sends_default)
+{
+	fid = {.fclass = FI_CLASS_EP, .context = context, .ops = &fid_ops};
+	ops = &ep_ops;
+	cm = &cm_ops;
+	msg = &msg_ops;
+	rma = &rma_ops;
+	tagged = &tagged_ops;
+	atomic = &atomic_ops;
+	if (info.src_addr && info.src_addrlen == sizeof(local_))
+		std::memcpy(&local_, info.src_addr, sizeof(local_));
+}
+
+// Another thread may be reading a queue: first it forgets this endpoint, then the kernel's goes, which
+// cancels what is posted.
+Endpoint::~Endpoint()
+{
+	for (Way *way : {&tx_, &rx_}) {
+		if (way->queue)
+			way->queue->detach(*this);
+	}
+	kernel_.reset();
+	close_way(tx_);
+	close_way(rx_);
+	if (av_)
+		av_->detach(*this);
+}
+
+int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **ep, void *context)
+{
+	if (!is_offered(*info))
+		return -FI_EINVAL;
+	return guarded([&] {
+		*ep = new Endpoint(static_cast<Domain &>(*domain), *info, context);
+		return 0;
+	});
+}
+
+int Endpoint::open_with_flags(
+	fid_domain *domain, fi_info *info, fid_ep **ep, std::uint64_t flags, void *context)
+{
+	return flags ? -FI_ENOSYS : open(domain, info, ep, context);
+}
+
+int Endpoint::close(Fid *any)
+{
+	delete object_of<Endpoint, fid_ep>(any);
+	return 0;
+}
+
+int Endpoint::bind_queue(CompletionQueue &queue, std::uint64_t flags)
+{
+	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
+		return -FI_EBADFLAGS;
+	if (((flags & FI_TRANSMIT) && tx_.queue) || ((flags & FI_RECV) && rx_.queue))
+		return -FI_EINVAL;
+	for (Way *way : {flags & FI_TRANSMIT ? &tx_ : nullptr, flags & FI_RECV ? &rx_ : nullptr}) {
+		if (!way)
+			continue;
+		way->queue = &queue;
+		way->queue_use = Use(queue.users());
+		way->selective = flags & FI_SELECTIVE_COMPLETION;
+	}
+	return 0;
+}
+
+// Reads and writes have no counter as there are none.
+int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
+{
+	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))
+		return -FI_EBADFLAGS;
+	if (((flags & FI_SEND) && tx_.counter) || ((flags & FI_RECV) && rx_.counter))
+		return -FI_EINVAL;
+	for (Way *way : {flags & FI_SEND ? &tx_ : nullptr, flags & FI_RECV ? &rx_ : nullptr}) {
+		if (!way)
+			continue;
+		way->counter = &counter;
+		way->counter_use = Use(counter.users());
+	}
+	return 0;
+}
+
+int Endpoint::bind(Fid *any, Fid *other, std::uint64_t flags)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+
+	if (ep->kernel_)
+		return -FI_EOPBADSTATE;
+	return guarded([&] {
+		switch (other->fclass) {
+		case FI_CLASS_AV:
+			if (ep->av_)
+				return -FI_EINVAL;
+			object_of<AddressVector, fid_av>(other)->attach(*ep);
+			ep->av_ = object_of<AddressVector, fid_av>(other);
+			return 0;
+		case FI_CLASS_CQ: return ep->bind_queue(*object_of<CompletionQueue, fid_cq>(other), flags);
+		case FI_CLASS_CNTR: return ep->bind_counter(*object_of<Counter, fid_cntr>(other), flags);
+		// An endpoint without connections has no events.
+		case FI_CLASS_EQ:
+			ep->events_use_ = Use(object_of<EventQueue, fid_eq>(other)->users());
+			return 0;
+		default: return -FI_EINVAL;
+		}
+	});
+}
+
+int Endpoint::open_way(Way &way)
+{
+	if (!way.queue) {
+		const auto made = CompletionQueue::open_unread(domain_);
+
+		if (!made)
+			return -made.error();
+		way.queue = *made;
+		way.own = true;
+		way.selective = true;
+	}
+	way.queue->attach(*this);
+	if (way.counter)
+		way.counter->attach(*way.queue);
+	return 0;
+}
+
+// What is bound stays so.
+void Endpoint::close_way(Way &way) noexcept
+{
+	if (!way.queue)
+		return;
+	if (way.counter)
+		way.counter->detach(*way.queue);
+	way.queue->detach(*this);
+	if (!way.own)
+		return;
+	CompletionQueue::close(&way.queue->fid);
+	way.queue = nullptr;
+	way.own = false;
+}
+
+int Endpoint::enable()
+{
+	if (kernel_)
+		return -FI_EOPBADSTATE;
+	if (!av_)
+		return -FI_ENOAV;
+	if (((caps_ & FI_SEND) && !tx_.queue && !tx_.counter) ||
+		((caps_ & FI_RECV) && !rx_.queue && !rx_.counter))
+		return -FI_ENOCQ;
+
+	const auto mode = wanted_mode();
+
+	if (!mode)
+		return -mode.error();
+	if (const int error = open_way(tx_))
+		return error;
+	// Who is not enabled may be closed, or enabled again.
+	Undo close_tx([this] { close_way(tx_); });
+
+	if (const int error = open_way(rx_))
+		return error;
+	Undo close_rx([this] { close_way(rx_); });
+
+	EndpointOptions options;
+
+	options.mode = *mode;
+	options.local = Address(local_);
+	options.job_key = job_key();
+	options.sends = static_cast<std::uint32_t>(sends_);
+	// Multi-receives need room for their messages, beside the receives that the application was promised.
+	options.recvs = domain_.query().recvs_max;
+
+	auto made = ibrelk::Endpoint::create(domain_.device(), tx_.queue->ring(), rx_.queue->ring(), options);
+
+	if (!made) {
+		FI_WARN(&provider, FI_LOG_EP_CTRL, "%s\n",
+			ibrelk_error_text(IBRELK_CALL_ENDPOINT_CREATE, made.error()));
+		return -made.error();
+	}
+	close_tx.dismiss();
+	close_rx.dismiss();
+	kernel_.emplace(std::move(*made));
+	local_ = kernel_->address().raw();
+	number_.store(local_.endpoint, std::memory_order_release);
+	return 0;
+}
+
+int Endpoint::control(Fid *any, int command, void *argument)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+	auto *flags = static_cast<std::uint64_t *>(argument);
+
+	switch (command) {
+	case FI_ENABLE: return guarded([&] { return ep->enable(); });
+	case FI_GETOPSFLAG:
+		if (*flags & FI_TRANSMIT)
+			*flags = ep->tx_flags_;
+		else if (*flags & FI_RECV)
+			*flags = ep->rx_flags_;
+		else
+			return -FI_EINVAL;
+		return 0;
+	case FI_SETOPSFLAG:
+		if ((*flags & FI_TRANSMIT) && !(*flags & ~(send_flags | FI_TRANSMIT)))
+			ep->tx_flags_ = *flags & send_flags;
+		else if ((*flags & FI_RECV) && !(*flags & ~(recv_flags | FI_RECV)))
+			ep->rx_flags_ = *flags & recv_flags;
+		else
+			return -FI_EINVAL;
+		return 0;
+	default: return -FI_ENOSYS;
+	}
+}
+
+int Endpoint::getopt(fid_t any, int level, int option, void *value, std::size_t *length)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+
+	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	if (*length < sizeof(std::size_t))
+		return -FI_ETOOSMALL;
+	std::memcpy(value, &ep->min_multi_recv_, sizeof(std::size_t));
+	*length = sizeof(std::size_t);
+	return 0;
+}
+
+int Endpoint::setopt(fid_t any, int level, int option, const void *value, std::size_t length)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+
+	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+		return -FI_ENOPROTOOPT;
+	if (length != sizeof(std::size_t))
+		return -FI_EINVAL;
+	std::memcpy(&ep->min_multi_recv_, value, sizeof(std::size_t));
+	return 0;
+}
+
+int Endpoint::setname(fid_t any, void *address, std::size_t length)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+
+	if (ep->kernel_)
+		return -FI_EOPBADSTATE;
+	if (length != sizeof(ep->local_))
+		return -FI_EINVAL;
+	std::memcpy(&ep->local_, address, length);
+	return 0;
+}
+
+int Endpoint::getname(fid_t any, void *address, std::size_t *length)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+	const std::size_t room = *length;
+
+	if (!ep->kernel_)
+		return -FI_EOPBADSTATE;
+	*length = sizeof(ep->local_);
+	if (room < sizeof(ep->local_))
+		return -FI_ETOOSMALL;
+	std::memcpy(address, &ep->local_, sizeof(ep->local_));
+	return 0;
+}
+
+// ---- peers ------------------------------------------------------------------------------------------------
+
+result<Peer> Endpoint::peer(fi_addr_t index)
+{
+	std::uint64_t forgotten = 0;
+
+	{
+		const std::lock_guard guard(lock_);
+
+		forgotten = forgotten_;
+		if (index < peers_.size() && peers_[index] != unknown)
+			return peers_[index];
+	}
+
+	const auto address = av_->address(index);
+
+	if (!address)
+		return failure(EINVAL);
+
+	const auto added = kernel_->peer_add(Address(*address));
+
+	if (!added)
+		return failure(added.error());
+	try {
+		const std::lock_guard guard(lock_);
+
+		// What was looked up may not be so any more.
+		if (forgotten != forgotten_)
+			return *added;
+		if (index >= peers_.size())
+			peers_.resize(index + 1, unknown);
+		peers_[index] = *added;
+		if (*added >= sources_.size())
+			sources_.resize(*added + 1, FI_ADDR_NOTAVAIL);
+		sources_[*added] = index;
+	} catch (const std::bad_alloc &) {
+		return failure(ENOMEM);
+	}
+	return *added;
+}
+
+void Endpoint::forget(fi_addr_t index)
+{
+	const std::lock_guard guard(lock_);
+
+	forgotten_++;
+	if (index < peers_.size())
+		peers_[index] = unknown;
+	std::replace(sources_.begin(), sources_.end(), index, static_cast<fi_addr_t>(FI_ADDR_NOTAVAIL));
+}
+
+fi_addr_t Endpoint::source(Peer peer)
+{
+	std::uint64_t forgotten = 0;
+
+	{
+		const std::lock_guard guard(lock_);
+
+		forgotten = forgotten_;
+		if (peer < sources_.size() && sources_[peer] != FI_ADDR_NOTAVAIL)
+			return sources_[peer];
+	}
+
+	const auto address = kernel_->peer_query(peer);
+	const fi_addr_t index = address ? av_->find(address->raw()) : FI_ADDR_NOTAVAIL;
+
+	// Now the other way round is known too, but for the sake of a send it is found out anew.
+	if (index == FI_ADDR_NOTAVAIL)
+		return index;
+	try {
+		const std::lock_guard guard(lock_);
+
+		if (forgotten != forgotten_)
+			return index;
+		if (peer >= sources_.size())
+			sources_.resize(peer + 1, FI_ADDR_NOTAVAIL);
+		sources_[peer] = index;
+	} catch (const std::bad_alloc &) {
+		// It is looked for again the next time.
+		return index;
+	}
+	return index;
+}
+
+// ---- operations -------------------------------------------------------------------------------------------
+
+ssize_t Endpoint::submit(const Command &command) noexcept
+{
+	const auto accepted = kernel_->submit({&command, 1});
+
+	// A shortage of memory passes, as a rule.
+	if (!accepted)
+		return accepted.error() == ENOMEM ? -FI_EAGAIN : -accepted.error();
+	return *accepted == 1 ? 0 : -FI_EAGAIN;
+}
+
+// What is done counts as under way until it is taken from the ring, which may be nobody's business but ours.
+ssize_t Endpoint::submit(const Command &command, Way &way)
+{
+	const ssize_t error = submit(command);
+
+	if (error != -FI_EAGAIN)
+		return error;
+	way.queue->progress();
+	return submit(command);
+}
+
+// Remembers the operation, and hands the command to the kernel.
+ssize_t Endpoint::post(const Message &message, Way &way, Command command, Operation &&operation)
+{
+	operation.endpoint = this;
+	operation.context = message.context;
+	operation.reported =
+		!message.injected && !way.own && (!way.selective || (message.flags & FI_COMPLETION));
+	operation.silent = message.injected;
+
+	Operation *kept = way.queue->operations().take(operation);
+
+	if (!kept)
+		return -FI_EAGAIN;
+	command.user_data = kept->user_data();
+
+	const ssize_t error = submit(command, way);
+
+	if (error)
+		way.queue->give_back(*kept);
+	return error;
+}
+
+ssize_t Endpoint::send(const Message &message)
+{
+	if (!kernel_)
+		return -FI_EOPBADSTATE;
+	if (message.flags & ~send_flags)
+		return -FI_EBADFLAGS;
+	if (message.count > iov_limit)
+		return -FI_EINVAL;
+
+	const auto to = peer(message.address);
+	const std::uint64_t length = length_of(message);
+
+	if (!to)
+		return -to.error();
+	if (length > domain_.query().message_max)
+		return -FI_EMSGSIZE;
+	// A message of this length is copied when it is accepted.
+	if ((message.injected || (message.flags & FI_INJECT)) && length > domain_.query().eager_max)
+		return -FI_EMSGSIZE;
+
+	Command command{};
+
+	command.opcode = IBRELK_OP_SEND;
+	command.peer = *to;
+	command.level = level_of(
+		message.flags & level_flags ? message.flags : message.flags | (tx_flags_ & level_flags));
+	set_space(command, message);
+	set_buffer(command, message);
+	if (message.flags & FI_REMOTE_CQ_DATA) {
+		command.flags |= IBRELK_CMD_IMMEDIATE;
+		command.immediate = message.data;
+	}
+
+	const bool told =
+		!message.injected && !tx_.own && (!tx_.selective || (message.flags & FI_COMPLETION));
+
+	// Of what is still under way when the endpoint is closed, no other one must be told.
+	if (!told && !tx_.counter && (message.injected || Operation::fits(message.context)) &&
+		number() >= first_free_number) {
+		command.flags |= IBRELK_CMD_NO_SUCCESS;
+		command.user_data = message.injected ? Operation::injected
+						     : reinterpret_cast<std::uintptr_t>(message.context) | 1;
+		return submit(command, tx_);
+	}
+
+	Operation operation;
+
+	operation.kind = Operation::Kind::send;
+	operation.flags = FI_SEND | space_flag(message);
+	operation.counter = tx_.counter;
+	operation.length = length;
+	return post(message, tx_, command, std::move(operation));
+}
+
+ssize_t Endpoint::receive(const Message &message)
+{
+	if (!kernel_)
+		return -FI_EOPBADSTATE;
+	if (message.count > iov_limit)
+		return -FI_EINVAL;
+	if (message.flags & FI_PEEK)
+		return peek(message);
+	if (message.flags & FI_CLAIM)
+		return receive_claimed(message);
+	if (message.flags & ~recv_flags)
+		return -FI_EBADFLAGS;
+
+	Command command{};
+	Operation operation;
+
+	command.opcode = IBRELK_OP_RECV;
+	command.peer = any_peer;
+	if ((caps_ & FI_DIRECTED_RECV) && message.address != FI_ADDR_UNSPEC) {
+		const auto from = peer(message.address);
+
+		if (!from)
+			return -from.error();
+		command.peer = *from;
+	}
+	set_space(command, message);
+	set_buffer(command, message);
+	operation.kind = Operation::Kind::receive;
+	operation.flags = FI_RECV | space_flag(message);
+	operation.counter = rx_.counter;
+	operation.buffer = first_byte(message);
+	operation.length = length_of(message);
+	if (message.flags & FI_MULTI_RECV) {
+		if (message.tagged)
+			return -FI_EBADFLAGS;
+		if (message.count != 1 || operation.length == 0)
+			return -FI_EINVAL;
+		command.opcode = IBRELK_OP_RECV_MULTI;
+		operation.length = std::min<std::uint64_t>(operation.length, domain_.query().multi_max);
+		command.length = operation.length;
+		command.room = std::min<std::uint64_t>(min_multi_recv_, command.length);
+		command.messages = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+			command.length / multi_message_bytes, 1, multi_messages_max));
+		operation.multi_receive = true;
+	}
+	return post(message, rx_, command, std::move(operation));
+}
+
+// ---- messages that wait -----------------------------------------------------------------------------------
+
+void Endpoint::set_claim(void *context, std::uint64_t claim) noexcept
+{
+	claim_word(context) = reinterpret_cast<void *>(claim);
+}
+
+ssize_t Endpoint::peek(const Message &message)
+{
+	const bool claims = message.flags & FI_CLAIM;
+	const bool discards = message.flags & FI_DISCARD;
+
+	if (message.flags & ~(FI_PEEK | FI_CLAIM | FI_DISCARD | recv_flags) || (claims && discards))
+		return -FI_EBADFLAGS;
+	if (claims && !message.context)
+		return -FI_EINVAL;
+
+	Command command{};
+	Operation operation;
+
+	command.opcode = claims || discards ? IBRELK_OP_CLAIM : IBRELK_OP_PROBE;
+	command.peer = any_peer;
+	if ((caps_ & FI_DIRECTED_RECV) && message.address != FI_ADDR_UNSPEC) {
+		const auto from = peer(message.address);
+
+		if (!from)
+			return -from.error();
+		command.peer = *from;
+	}
+	set_space(command, message);
+	operation.kind = Operation::Kind::peek;
+	operation.flags = FI_RECV | space_flag(message);
+	operation.discards = discards;
+	discard_pending();
+	return post(message, rx_, command, std::move(operation));
+}
+
+// The context says which message; its source, tag and the like do not matter (Open MPI passes address 0).
+ssize_t Endpoint::receive_claimed(const Message &message)
+{
+	if (message.flags & ~(FI_CLAIM | FI_DISCARD | recv_flags))
+		return -FI_EBADFLAGS;
+	if (!message.context)
+		return -FI_EINVAL;
+
+	Command command{};
+	Operation operation;
+
+	command.tag = reinterpret_cast<std::uintptr_t>(claim_word(message.context));
+	operation.flags = FI_RECV | space_flag(message);
+	if (message.flags & FI_DISCARD) {
+		command.opcode = IBRELK_OP_DISCARD;
+		operation.kind = Operation::Kind::peek;
+	} else {
+		command.opcode = IBRELK_OP_RECV;
+		command.flags = IBRELK_CMD_CLAIMED;
+		set_buffer(command, message);
+		operation.kind = Operation::Kind::receive;
+		operation.counter = rx_.counter;
+		operation.buffer = first_byte(message);
+		operation.length = length_of(message);
+	}
+	return post(message, rx_, command, std::move(operation));
+}
+
+void Endpoint::discard(std::uint64_t claim)
+{
+	try {
+		const std::lock_guard guard(lock_);
+
+		discards_.push_back(claim);
+		discards_wait_ = true;
+	} catch (const std::bad_alloc &) {
+		// The message stays until the endpoint is closed.
+		return;
+	}
+	discard_pending();
+}
+
+void Endpoint::discard_pending()
+{
+	if (!discards_wait_)
+		return;
+
+	const std::lock_guard guard(lock_);
+
+	while (!discards_.empty()) {
+		Command command = ibrelk_command_discard(discards_.back(), 0);
+
+		command.flags = IBRELK_CMD_NO_SUCCESS;
+		if (submit(command) == -FI_EAGAIN)
+			return;
+		discards_.pop_back();
+	}
+	discards_wait_ = false;
+}
+
+void Endpoint::injection_failed(Peer peer, int status)
+{
+	{
+		const std::lock_guard guard(lock_);
+
+		if (std::find(lost_.begin(), lost_.end(), peer) != lost_.end())
+			return;
+		try {
+			lost_.push_back(peer);
+		} catch (const std::bad_alloc &) {
+			// Then the log says so once more.
+		}
+	}
+
+	const auto address = kernel_->peer_query(peer);
+	std::array<char, IBRELK_ADDRESS_TEXT_MAX> text{};
+
+	if (!address || !address->to_text(text))
+		std::strcpy(text.data(), "a peer");
+	FI_WARN(&provider, FI_LOG_EP_DATA, "what was injected to %s is lost: %s\n", text.data(),
+		ibrelk_error_text(IBRELK_CALL_COMPLETION, status));
+}
+
+ssize_t Endpoint::cancel(fid_t any, void *context)
+{
+	auto *ep = object_of<Endpoint, fid_ep>(any);
+
+	if (!ep->kernel_)
+		return -FI_EOPBADSTATE;
+	return ep->rx_.queue->cancel(*ep, context);
+}
+
+} // namespace ibrelk::ofi

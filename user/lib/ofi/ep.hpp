@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// An endpoint (FI_EP_RDM): the kernel's endpoint, made by fi_enable(), and what libfabric's words mean to it.
+// Operations come from msg.cpp and tagged.cpp.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include <sys/uio.h>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <ibrelk/ibrelk.hpp>
+
+#include "av.hpp"
+#include "cntr.hpp"
+#include "cq.hpp"
+#include "domain.hpp"
+#include "operation.hpp"
+#include "support.hpp"
+
+namespace ibrelk::ofi
+{
+
+extern fi_ops_msg msg_ops;
+extern fi_ops_tagged tagged_ops;
+
+/// A message as an operation has it; members that an operation does not have stay as they are here.
+struct Message {
+	const iovec *pieces;
+	std::size_t count;
+	fi_addr_t address;
+	void *context;
+	std::uint64_t flags;
+	bool tagged;
+	std::uint64_t tag = 0;
+	std::uint64_t ignore = 0;
+	std::uint64_t data = 0;
+	bool injected = false; // fi_inject() and its relatives: success is never reported
+};
+
+class Endpoint : public fid_ep
+{
+public:
+	static int open(fid_domain *domain, fi_info *info, fid_ep **ep, void *context);
+	static int open_with_flags(
+		fid_domain *domain, fi_info *info, fid_ep **ep, std::uint64_t flags, void *context);
+
+	ssize_t send(const Message &message);
+	/// A receive, or with FI_PEEK or FI_CLAIM something about a message that waits.
+	ssize_t receive(const Message &message);
+
+	/// Flags of operations that have none of their own.
+	[[nodiscard]] std::uint64_t tx_flags() const noexcept
+	{
+		return tx_flags_;
+	}
+	[[nodiscard]] std::uint64_t rx_flags() const noexcept
+	{
+		return rx_flags_;
+	}
+
+	/// Hands a command to the kernel: 0, -FI_EAGAIN, or its error.
+	ssize_t submit(const Command &command) noexcept;
+	/// What was injected has failed. Only the log says so, once for each peer: there is no context that
+	/// an application could know it by (Open MPI takes for granted that there is one).
+	void injection_failed(Peer peer, int status);
+	/// Throws a claimed message away, now or when there is room.
+	void discard(std::uint64_t claim);
+	/// An index of the address vector does not mean what it did.
+	void forget(fi_addr_t index);
+	/// The index of who sent something, FI_ADDR_NOTAVAIL if the address vector does not have him.
+	fi_addr_t source(Peer peer);
+	/// What was to be thrown away, if there is room by now.
+	void discard_pending();
+	/// 0: it is not enabled.
+	[[nodiscard]] std::uint32_t number() const noexcept
+	{
+		return number_.load(std::memory_order_acquire);
+	}
+
+	/// A claim is kept in the struct fi_context that who claims must supply.
+	static void set_claim(void *context, std::uint64_t claim) noexcept;
+
+private:
+	// A direction: where its completions go, and what counts them.
+	struct Way {
+		CompletionQueue *queue = nullptr;
+		Use queue_use;
+		bool own = false;       // made here, for the counter
+		bool selective = false; // only operations with FI_COMPLETION are reported
+		Counter *counter = nullptr;
+		Use counter_use;
+	};
+
+	Endpoint(Domain &domain, const fi_info &info, void *context);
+	~Endpoint();
+
+	int enable();
+	int open_way(Way &way);
+	void close_way(Way &way) noexcept;
+	int bind_queue(CompletionQueue &queue, std::uint64_t flags);
+	int bind_counter(Counter &counter, std::uint64_t flags);
+
+	ssize_t submit(const Command &command, Way &way);
+	result<Peer> peer(fi_addr_t index);
+	ssize_t post(const Message &message, Way &way, Command command, Operation &&operation);
+	ssize_t peek(const Message &message);
+	ssize_t receive_claimed(const Message &message);
+
+	static int close(Fid *any);
+	static int bind(Fid *any, Fid *other, std::uint64_t flags);
+	static int control(Fid *any, int command, void *argument);
+	static ssize_t cancel(fid_t any, void *context);
+	static int getopt(fid_t any, int level, int option, void *value, std::size_t *length);
+	static int setopt(fid_t any, int level, int option, const void *value, std::size_t length);
+	static int setname(fid_t any, void *address, std::size_t length);
+	static int getname(fid_t any, void *address, std::size_t *length);
+
+	static fi_ops fid_ops;
+	static fi_ops_ep ep_ops;
+	static fi_ops_cm cm_ops;
+	static fi_ops_rma rma_ops;
+	static fi_ops_atomic atomic_ops;
+
+	Domain &domain_;
+	Use domain_use_;
+	const std::uint64_t caps_;
+	std::uint64_t tx_flags_;
+	std::uint64_t rx_flags_;
+	const std::size_t sends_;
+	::ibrelk_addr local_{};
+	std::size_t min_multi_recv_ = 64;
+	AddressVector *av_ = nullptr;
+	Use events_use_;
+	Way tx_;
+	Way rx_;
+	std::optional<ibrelk::Endpoint> kernel_;
+	std::atomic<std::uint32_t> number_{0};
+	std::atomic<bool> discards_wait_{false}; // discards_ has something
+
+	// What an index is to the kernel, and the other way round.
+	static constexpr Peer unknown = IBRELK_PEER_ANY;
+	std::mutex lock_; // protects what follows; taken after that of a queue or an address vector
+	std::vector<Peer> peers_;
+	std::vector<fi_addr_t> sources_;
+	std::uint64_t forgotten_ = 0;         // how often an index has become another one
+	std::vector<std::uint64_t> discards_; // claims for which there was no room
+	std::vector<Peer> lost_;              // peers of which the log knows
+};
+
+} // namespace ibrelk::ofi

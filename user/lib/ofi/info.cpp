@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// fi_getinfo(): what there is, held against what is asked for. Hints that cannot be met give -FI_ENODATA, and
+// levels that we do better than asked (threads, progress) are given back as they were asked for, or better.
+#include "info.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "address.hpp"
+#include "provider.hpp"
+#include "support.hpp"
+
+namespace ibrelk::ofi
+{
+
+namespace
+{
+
+struct FreeInfo {
+	void operator()(fi_info *info) const noexcept
+	{
+		fi_freeinfo(info);
+	}
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+// What a node offers: its limits, and a port for each domain.
+struct Port {
+	std::string device;
+	::ibrelk_addr address;
+};
+struct Offer {
+	Query query;
+	std::vector<Port> ports;
+};
+
+constexpr std::uint64_t rma_caps = FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+// All that is said of the order of reads and writes holds where there are none.
+constexpr std::uint64_t rma_orders = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAR |
+	FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW |
+	FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+	FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+constexpr std::uint64_t orders = FI_ORDER_SAS | rma_orders;
+
+constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND;
+constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
+constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+
+bool only(std::uint64_t asked, std::uint64_t offered) noexcept
+{
+	return (asked & ~offered) == 0;
+}
+
+bool same_name(const char *asked, const char *offered) noexcept
+{
+	return !asked || ::strcasecmp(asked, offered) == 0;
+}
+
+// An address that matters only on its own link is the worst to have, and IPv4 the one that people name.
+int rank(const ::ibrelk_port_info &port) noexcept
+{
+	if (is_ipv4(port.gid))
+		return 0;
+	return is_link_local(port.gid) ? 2 : 1;
+}
+
+result<Offer> offer()
+{
+	auto device = Device::open();
+
+	if (!device)
+		return failure(device.error());
+
+	auto query = device->query();
+	auto ports = device->dump<::ibrelk_port_info>();
+
+	if (!query || !ports)
+		return failure(query ? ports.error() : query.error());
+
+	const auto mode = wanted_mode();
+
+	if (!mode)
+		return failure(mode.error());
+
+	Offer made{*query, {}};
+
+	std::erase_if(*ports, [&](const ::ibrelk_port_info &port) {
+		return !port.usable || (*mode != IBRELK_MODE_DEFAULT && !(port.modes & (1u << *mode)));
+	});
+	std::stable_sort(ports->begin(), ports->end(),
+		[](const auto &left, const auto &right) { return rank(left) < rank(right); });
+	for (const auto &port : *ports) {
+		::ibrelk_addr address{};
+
+		std::memcpy(address.gid, port.gid, sizeof(address.gid));
+		made.ports.push_back({std::string(port.device), address});
+	}
+	return made;
+}
+
+// ---- what the hints ask for -------------------------------------------------------------------------------
+
+bool tx_fits(const fi_tx_attr *tx, const Query &query) noexcept
+{
+	return !tx ||
+		(only(tx->caps, tx_caps | secondary_caps) && only(tx->op_flags, send_flags) &&
+			only(tx->msg_order, orders) && tx->comp_order == FI_ORDER_NONE &&
+			tx->inject_size <= query.eager_max && tx->size <= query.sends_max &&
+			tx->iov_limit <= iov_limit && tx->rma_iov_limit == 0);
+}
+
+bool rx_fits(const fi_rx_attr *rx, const Query &query) noexcept
+{
+	return !rx ||
+		(only(rx->caps, rx_caps | secondary_caps) && only(rx->op_flags, recv_flags) &&
+			only(rx->msg_order, orders) && rx->comp_order == FI_ORDER_NONE &&
+			rx->size <= query.recvs_max && rx->iov_limit <= iov_limit);
+}
+
+bool ep_fits(const fi_ep_attr *ep, const Query &query) noexcept
+{
+	return !ep ||
+		((ep->type == FI_EP_UNSPEC || ep->type == FI_EP_RDM) &&
+			(ep->protocol == FI_PROTO_UNSPEC || ep->protocol == address_format) &&
+			ep->max_msg_size <= query.message_max && ep->tx_ctx_cnt <= 1 && ep->rx_ctx_cnt <= 1 &&
+			ep->auth_key_size == 0);
+}
+
+bool domain_fits(const fi_domain_attr *domain) noexcept
+{
+	return !domain ||
+		(only(domain->caps, domain_caps) && domain->cq_data_size <= cq_data_size &&
+			domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
+			domain->auth_key_size == 0);
+}
+
+bool fabric_fits(const fi_fabric_attr *fabric) noexcept
+{
+	return !fabric || same_name(fabric->name, provider.name);
+}
+
+bool hints_fit(const fi_info &hints, const Query &query) noexcept
+{
+	return only(hints.caps, all_caps) &&
+		(hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
+		tx_fits(hints.tx_attr, query) && rx_fits(hints.rx_attr, query) &&
+		ep_fits(hints.ep_attr, query) && domain_fits(hints.domain_attr) &&
+		fabric_fits(hints.fabric_attr);
+}
+
+// ---- what is answered -------------------------------------------------------------------------------------
+
+// Of what is primary only what is asked for, as libfabric demands; what is secondary is there anyway.
+std::uint64_t caps_for(std::uint64_t asked) noexcept
+{
+	if (!asked)
+		return all_caps;
+
+	const std::uint64_t direction = asked & direction_caps;
+
+	return (asked & primary_caps) | (direction ? direction : direction_caps) | secondary_caps;
+}
+
+std::uint64_t or_default(std::uint64_t asked, std::uint64_t otherwise) noexcept
+{
+	return asked ? asked : otherwise;
+}
+
+void fill_tx(fi_tx_attr &tx, const fi_tx_attr *asked, std::uint64_t caps, const Query &query) noexcept
+{
+	tx.caps = caps & tx_caps;
+	tx.op_flags = asked ? asked->op_flags : 0;
+	tx.msg_order = FI_ORDER_SAS | (asked ? asked->msg_order : 0);
+	tx.inject_size = query.eager_max;
+	tx.size = asked && asked->size ? asked->size : sends_default;
+	tx.iov_limit = iov_limit;
+}
+
+void fill_rx(fi_rx_attr &rx, const fi_rx_attr *asked, std::uint64_t caps) noexcept
+{
+	rx.caps = caps & rx_caps;
+	rx.op_flags = asked ? asked->op_flags : 0;
+	rx.msg_order = FI_ORDER_SAS | (asked ? asked->msg_order : 0);
+	rx.total_buffered_recv = asked ? asked->total_buffered_recv : 0;
+	rx.size = asked && asked->size ? asked->size : recvs_default;
+	rx.iov_limit = iov_limit;
+}
+
+void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, const Query &query) noexcept
+{
+	ep.type = FI_EP_RDM;
+	ep.protocol = address_format;
+	ep.protocol_version = query.protocol_version;
+	ep.max_msg_size = query.message_max;
+	ep.mem_tag_format = or_default(asked ? asked->mem_tag_format : 0, 0xaaaaaaaaaaaaaaaau);
+	ep.tx_ctx_cnt = 1;
+	ep.rx_ctx_cnt = 1;
+}
+
+void fill_domain(fi_domain_attr &domain, const fi_domain_attr *asked) noexcept
+{
+	domain.threading = asked && asked->threading != FI_THREAD_UNSPEC ? asked->threading : FI_THREAD_SAFE;
+	domain.control_progress = FI_PROGRESS_AUTO;
+	domain.data_progress = FI_PROGRESS_AUTO;
+	domain.resource_mgmt = FI_RM_ENABLED;
+	domain.av_type = asked && asked->av_type != FI_AV_UNSPEC ? asked->av_type : FI_AV_TABLE;
+	// Before version 1.5 the two modes were numbers; without RMA both are as good.
+	domain.mr_mode = asked && (asked->mr_mode == FI_MR_BASIC || asked->mr_mode == FI_MR_SCALABLE)
+		? asked->mr_mode
+		: 0;
+	domain.cq_data_size = cq_data_size;
+	domain.cq_cnt = 1024;
+	domain.ep_cnt = 1024;
+	domain.tx_ctx_cnt = domain.ep_cnt;
+	domain.rx_ctx_cnt = domain.ep_cnt;
+	domain.max_ep_tx_ctx = 1;
+	domain.max_ep_rx_ctx = 1;
+	domain.cntr_cnt = 1024;
+	domain.caps = domain_caps;
+}
+
+char *copy_of(const char *text)
+{
+	char *copy = ::strdup(text);
+
+	if (!copy)
+		throw std::bad_alloc();
+	return copy;
+}
+
+void set_address(void *&where, std::size_t &length, const ::ibrelk_addr &address)
+{
+	std::free(where);
+	length = 0;
+	where = std::malloc(sizeof(address));
+	if (!where)
+		throw std::bad_alloc();
+	std::memcpy(where, &address, sizeof(address));
+	length = sizeof(address);
+}
+
+Info info_for(const Port &port, const Query &query, const fi_info *hints, std::uint32_t version)
+{
+	Info info(fi_allocinfo());
+
+	if (!info)
+		throw std::bad_alloc();
+	info->caps = caps_for(hints ? hints->caps : 0);
+	info->addr_format = address_format;
+	fill_tx(*info->tx_attr, hints ? hints->tx_attr : nullptr, info->caps, query);
+	fill_rx(*info->rx_attr, hints ? hints->rx_attr : nullptr, info->caps);
+	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, query);
+	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr);
+	info->domain_attr->name = copy_of(port.device.c_str());
+	info->fabric_attr->name = copy_of(provider.name);
+	// libfabric itself adds who we are.
+	info->fabric_attr->prov_version = provider.version;
+	info->fabric_attr->api_version = version;
+	set_address(info->src_addr, info->src_addrlen, port.address);
+	return info;
+}
+
+// The addresses that are asked for, by name or in the hints.
+struct Ends {
+	::ibrelk_addr source{};
+	::ibrelk_addr target{};
+	bool has_target = false;
+};
+
+bool take(const void *address, std::size_t length, ::ibrelk_addr &into) noexcept
+{
+	if (!address || length != sizeof(into))
+		return false;
+	std::memcpy(&into, address, sizeof(into));
+	return true;
+}
+
+result<Ends> ends_of(const char *node, const char *service, std::uint64_t flags, const fi_info *hints)
+{
+	Ends ends;
+
+	if (hints) {
+		take(hints->src_addr, hints->src_addrlen, ends.source);
+		ends.has_target = take(hints->dest_addr, hints->dest_addrlen, ends.target);
+	}
+	if (!node && !service)
+		return ends;
+
+	const auto named = resolve(node, service, (flags & FI_NUMERICHOST) != 0);
+
+	if (!named)
+		return failure(named.error());
+	if ((flags & FI_SOURCE) || !node) {
+		ends.source = *named;
+	} else {
+		ends.target = *named;
+		ends.has_target = true;
+	}
+	return ends;
+}
+
+// One for each device unless a certain address is asked for, and that of the target's family first.
+bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std::vector<std::string> &seen)
+{
+	if (hints && hints->domain_attr && !same_name(hints->domain_attr->name, port.device.c_str()))
+		return false;
+	if (!is_any(ends.source))
+		return std::memcmp(port.address.gid, ends.source.gid, sizeof(port.address.gid)) == 0;
+	if (ends.has_target && is_ipv4(port.address.gid) != is_ipv4(ends.target.gid))
+		return false;
+	return std::find(seen.begin(), seen.end(), port.device) == seen.end();
+}
+
+int find(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
+	const fi_info *hints, fi_info **info)
+{
+	// A layer that asks for an endpoint of another kind is not to open the device.
+	if (hints && hints->ep_attr && hints->ep_attr->type != FI_EP_UNSPEC &&
+		hints->ep_attr->type != FI_EP_RDM)
+		return -FI_ENODATA;
+	if (hints && (hints->caps & rma_caps))
+		return -FI_ENODATA;
+
+	const auto offered = offer();
+
+	if (!offered) {
+		FI_INFO(&provider, FI_LOG_CORE, "%s\n", ibrelk_error_text(IBRELK_CALL_OPEN, offered.error()));
+		return -FI_ENODATA;
+	}
+	if (hints && !hints_fit(*hints, offered->query))
+		return -FI_ENODATA;
+
+	const auto ends = ends_of(node, service, flags, hints);
+
+	if (!ends)
+		return -FI_ENODATA;
+
+	std::vector<std::string> seen;
+	Info first;
+	fi_info *last = nullptr;
+
+	for (Port port : offered->ports) {
+		if (!serves(port, *ends, hints, seen))
+			continue;
+		seen.push_back(port.device);
+		port.address.endpoint = ends->source.endpoint;
+
+		Info made = info_for(port, offered->query, hints, version);
+
+		if (ends->has_target)
+			set_address(made->dest_addr, made->dest_addrlen, ends->target);
+		if (last) {
+			last->next = made.release();
+			last = last->next;
+		} else {
+			first = std::move(made);
+			last = first.get();
+		}
+	}
+	*info = first.release();
+	return *info ? 0 : -FI_ENODATA;
+}
+
+} // namespace
+
+bool is_offered(const fi_info &asked) noexcept
+{
+	return only(asked.caps, all_caps) && (!asked.ep_attr || asked.ep_attr->type == FI_EP_RDM) &&
+		(!asked.tx_attr || only(asked.tx_attr->op_flags, send_flags)) &&
+		(!asked.rx_attr || only(asked.rx_attr->op_flags, recv_flags));
+}
+
+int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
+	const fi_info *hints, fi_info **info)
+{
+	return guarded([&] { return find(version, node, service, flags, hints, info); });
+}
+
+} // namespace ibrelk::ofi

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "operation.hpp"
+
+#include <new>
+
+namespace ibrelk::ofi
+{
+
+bool OperationPool::grow() noexcept
+{
+	if (chunks_.size() >= chunks_max)
+		return false;
+	try {
+		chunks_.push_back(std::make_unique<Chunk>());
+	} catch (const std::bad_alloc &) {
+		return false;
+	}
+	for (Operation &operation : *chunks_.back()) {
+		operation.next = free_;
+		free_ = &operation;
+	}
+	return true;
+}
+
+Operation *OperationPool::take(const Operation &wanted) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	if (!free_ && !grow())
+		return nullptr;
+
+	Operation *operation = free_;
+
+	free_ = operation->next;
+	*operation = wanted;
+	return operation;
+}
+
+void OperationPool::give_back(Operation &operation) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	operation.kind = Operation::Kind::none;
+	operation.endpoint = nullptr;
+	operation.next = free_;
+	free_ = &operation;
+}
+
+void OperationPool::orphan(const Endpoint &endpoint) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	for (const auto &chunk : chunks_) {
+		for (Operation &operation : *chunk) {
+			if (operation.endpoint == &endpoint)
+				operation.endpoint = nullptr;
+		}
+	}
+}
+
+Operation *OperationPool::find_receive(const Endpoint &endpoint, const void *context) noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	for (const auto &chunk : chunks_) {
+		for (Operation &operation : *chunk) {
+			if (operation.kind == Operation::Kind::receive && operation.endpoint == &endpoint &&
+				operation.context == context)
+				return &operation;
+		}
+	}
+	return nullptr;
+}
+
+} // namespace ibrelk::ofi

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "wake.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace ibrelk::ofi
+{
+
+namespace
+{
+
+std::int64_t now_ns() noexcept
+{
+	timespec time;
+
+	::clock_gettime(CLOCK_MONOTONIC, &time);
+	return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+} // namespace
+
+Wake::Wake() noexcept : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+{
+}
+
+Wake::~Wake()
+{
+	if (fd_ >= 0)
+		::close(fd_);
+}
+
+void Wake::set() noexcept
+{
+	const std::uint64_t one = 1;
+
+	// Fails only if it is set already, as often as it can be.
+	(void)!::write(fd_, &one, sizeof(one));
+}
+
+void Wake::clear() noexcept
+{
+	std::uint64_t count;
+
+	(void)!::read(fd_, &count, sizeof(count));
+}
+
+Deadline::Deadline(int timeout_ms) noexcept :
+	until_ns_(timeout_ms < 0 ? INT64_MAX : now_ns() + std::int64_t{timeout_ms} * 1'000'000)
+{
+}
+
+int Deadline::left_ms() const noexcept
+{
+	if (until_ns_ == INT64_MAX)
+		return -1;
+
+	const std::int64_t left = (until_ns_ - now_ns() + 999'999) / 1'000'000;
+
+	return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+}
+
+void sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept
+{
+	const int saved = errno;
+
+	::poll(descriptors.data(), descriptors.size(), deadline.left_ms());
+	errno = saved;
+}
+
+} // namespace ibrelk::ofi

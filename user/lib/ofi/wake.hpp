@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// A descriptor that is readable while something is set: what threads that sleep are woken by, beside the
+// kernel's rings.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <span>
+
+#include <poll.h>
+
+namespace ibrelk::ofi
+{
+
+class Wake
+{
+public:
+	Wake() noexcept;
+	Wake(const Wake &) = delete;
+	Wake &operator=(const Wake &) = delete;
+	~Wake();
+
+	[[nodiscard]] bool works() const noexcept
+	{
+		return fd_ >= 0;
+	}
+	[[nodiscard]] int fd() const noexcept
+	{
+		return fd_;
+	}
+	void set() noexcept;
+	void clear() noexcept;
+
+private:
+	int fd_;
+};
+
+/// One of several threads that wait may take the news from another, which then looks after this time.
+inline constexpr int shared_wait_ms = 10;
+
+/// A point in time after so many milliseconds; negative: never.
+class Deadline
+{
+public:
+	explicit Deadline(int timeout_ms) noexcept;
+	[[nodiscard]] Deadline earlier(const Deadline &other) const noexcept
+	{
+		return until_ns_ < other.until_ns_ ? *this : other;
+	}
+	/// What is left, in milliseconds rounded up; -1: no limit.
+	[[nodiscard]] int left_ms() const noexcept;
+	[[nodiscard]] bool over() const noexcept
+	{
+		return left_ms() == 0;
+	}
+
+private:
+	std::int64_t until_ns_;
+};
+
+/// Sleeps until one of the descriptors is readable, a signal comes or time runs out.
+void sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept;
+
+} // namespace ibrelk::ofi
