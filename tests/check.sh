@@ -118,6 +118,7 @@ part_sim()
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
 	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
 	counted "steps, documented" steps_documented
+	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	counted "a receiver that is behind" "$build/tests/sim/ibrelk-behind"
 	counted "streams of many senders" "$build/tests/sim/ibrelk-streams"
@@ -198,7 +199,7 @@ part_kunit_long()
 	local kernel
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted suites "$root/tests/kunit/check.sh"
-	IBRELK_FAILSLAB_STEP=64 counted failnth "$root/tests/kunit/failnth.sh"
+	IBRELK_LONG=1 counted failnth "$root/tests/kunit/failnth.sh"
 	counted "the interface" "$root/tests/kunit/abi.sh"
 	counted adapter "$root/tests/kunit/adapter.sh"
 	counted runner "$root/tests/kunit/selftest/run.sh"
@@ -226,7 +227,7 @@ cluster()
 # What takes too long for every day.
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
-long+=":*Overlap.*/ud_reliable:*Overlap.*/auto"
+long+=":*Overlap.*/ud_reliable:*Overlap.*/auto:*Mpi.*"
 
 part_lab()
 {

@@ -42,6 +42,48 @@ TEST_F(Programs, memory)
 	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
 }
 
+// All of a message whose length is not kept in 32 bits, from one adapter's pieces into the other's.
+TEST_F(Programs, long_more_than_4_gib_are_written)
+{
+	const Result result = lab().run(1,
+		"IBRELK_LONG=1 " + std::string(IBRELK_SOURCE) +
+			"/tests/selftests/memory.sh memory__more_than_4_gib",
+		Duration(1800));
+
+	EXPECT_EQ(result.status, 0) << result.output;
+	EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
+	EXPECT_EQ(result.output.find("# SKIP"), std::string::npos) << result.output;
+	EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
+}
+
+// A node of its own, whose processor is in the first of two NUMA nodes: memory of the second is written,
+// copied where there are no regions, and copied by datagrams.
+TEST(Numa, memory_of_another_node)
+{
+	lab::Options options;
+
+	options.nodes = 1;
+	options.numa_nodes = 2;
+	options.memory_mb = 1024;
+	Lab node(options);
+	for (const std::string regions : {"128", "0"}) {
+		node.run_ok(1,
+			fmt::format("{}/tests/load-module.sh {} regions={}", IBRELK_SOURCE,
+				built("module-" + options.kernel + "/ibrelk.ko"), regions));
+		const Result result = node.run(1,
+			std::string(IBRELK_SOURCE) +
+				"/tests/selftests/memory.sh memory__on_another_numa_node",
+			Duration(240));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_EQ(result.output.find("\nnot ok"), std::string::npos) << result.output;
+		EXPECT_EQ(result.output.find("# SKIP"), std::string::npos) << result.output;
+		EXPECT_NE(result.output.find("\nok 1"), std::string::npos) << result.output;
+		node.run_ok(1, "rmmod ibrelk");
+	}
+	EXPECT_EQ(node.check(), "") << "a kernel complained";
+}
+
 // From each of many endpoints to each of many, by one process on either node, and by many.
 TEST_F(Programs, many_endpoints_and_many_processes)
 {

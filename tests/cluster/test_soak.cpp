@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// Everything at once, for a long time (check-long only): several processes in random modes, with random
-// sizes, while the wire loses, repeats, reorders and damages packets, the link goes down and up, queue pairs
-// are killed, and now and then a process is. Every byte of every message is verified, and no node may need
-// more memory in the end than it did in the beginning.
+// Everything at once, for a long time (check-long only): up to eight processes on each node that send to the
+// other one in random modes, messages of random sizes, some of them several MiB long, while the wire loses,
+// repeats, reorders and damages packets, the link goes down and up, queue pairs are killed, and now and then
+// a process is. Every byte of every message is verified; long ones are written by RDMA in the modes that do
+// that; and no node may need more memory in the end than it did in the beginning.
 //
 // IBRELK_SOAK_S in the environment says for how many seconds (60), IBRELK_SEED with what random choices.
 #include "cluster.hpp"
@@ -13,7 +14,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,7 +30,7 @@ namespace
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int servers = 3;
+constexpr int servers = 8; // on each node, one for each client of the other
 constexpr int port_first = 7500, port_step = 20;
 
 class Soak : public ClusterTest
@@ -35,7 +39,9 @@ protected:
 	struct Client {
 		lab::Job job;
 		std::string what;
+		std::string mode;
 		bool reliable = true;
+		bool is_long = false; // its messages are written, in modes that do that
 		bool killed = false;
 	};
 
@@ -50,6 +56,21 @@ protected:
 		duration_s_ = seconds ? std::atoi(seconds) : 60;
 		fmt::print("IBRELK_SEED={} IBRELK_SOAK_S={}\n", seed_, duration_s_);
 		std::fflush(stdout);
+		/* So many processes leave each path little; a connection should come all the same. */
+		set_auto_rate("100");
+	}
+
+	void TearDown() override
+	{
+		set_auto_rate("2000");
+		ClusterTest::TearDown();
+	}
+
+	static void set_auto_rate(const char *rate)
+	{
+		for (int node : {1, 2})
+			lab().run_ok(node,
+				fmt::format("echo {} >/sys/module/ibrelk/parameters/auto_uc_rate", rate));
 	}
 
 	int draw(int below)
@@ -65,38 +86,61 @@ protected:
 
 	void start_servers()
 	{
-		for (int i = static_cast<int>(server_.size()); i < servers; i++) {
-			const int port = port_first + i * port_step;
+		for (int node : {1, 2}) {
+			auto &running = server_[node - 1];
 
-			server_.push_back(lab().start(2,
-				fmt::format("{} --server --modes all --quiet --port {}",
-					built("user/tools/ibrelk-perf"), port)));
-			lab().wait_until(2,
-				fmt::format("{} show endpoints | grep -q ':{}#'", built("user/tools/ibrelk"),
-					port + 6));
+			for (int i = static_cast<int>(running.size()); i < servers; i++)
+				running.push_back(lab().start(node,
+					fmt::format("{} --server --modes all --quiet --port {}",
+						built("user/tools/ibrelk-perf"), port_of(i))));
+			for (int i = 0; i < servers; i++)
+				lab().wait_until(node,
+					fmt::format("{} show endpoints | grep -q ':{}#'",
+						built("user/tools/ibrelk"), port_of(i) + 6));
 		}
 	}
 
-	Client start_client(int index)
+	void stop_servers()
 	{
-		static constexpr const char *modes[] = {"uc-reliable", "uc-reliable", "ud-reliable",
-			"ud-reliable", "rc-reliable", "uc-native", "ud-native"};
+		for (auto &running : server_) {
+			for (auto &server : running)
+				server.kill(15);
+			for (auto &server : running)
+				server.wait(Duration(60));
+			running.clear();
+		}
+	}
+
+	static int port_of(int server)
+	{
+		return port_first + server * port_step;
+	}
+
+	Client start_client(int node, int index)
+	{
+		static constexpr const char *modes[] = {"uc-reliable", "uc-reliable", "ud-reliable", "auto",
+			"auto", "rc-reliable", "uc-native", "ud-native"};
 		static constexpr const char *tests[] = {"bandwidth", "bibandwidth", "rate", "latency"};
 		static constexpr const char *doors[] = {"ioctl", "uring"};
 		const std::string mode = pick(modes), test = pick(tests);
-		/* As many short ones as long ones, up to 256 KiB; about 4 MiB in all. */
-		const auto size = static_cast<long>(std::exp2(draw(19)) + draw(16));
-		const long most = test == "latency" ? 200 : 3000;
-		const long count = std::max(10l, std::min(most, (4l << 20) / size));
 		Client client;
 
-		client.reliable = mode.find("reliable") != std::string::npos;
+		client.is_long = draw(5) == 0;
+		/* Several MiB; or as many short ones as longer ones, up to 256 KiB. About 4 MiB in all. */
+		const auto size = client.is_long ? (1l << 20) + draw(5 << 20)
+						 : static_cast<long>(std::exp2(draw(19)) + draw(16));
+		const long most = test == "latency" ? 200 : 3000;
+		const long least = client.is_long ? 4 : 10;
+		const long count = std::max(least, std::min(most, (4l << 20) / size));
+
+		client.mode = mode;
+		client.reliable = mode.find("native") == std::string::npos;
 		client.what = fmt::format(
-			"{} 10.1.0.2 --verify {} --mode {} --door {} --size {} --iterations {} --seed {} "
-			"--port {} --quiet --timeout 90 --connect-timeout 90",
-			test, draw(2) ? "--mixed" : "", mode, pick(doors), size, count, draw(1 << 30),
-			port_first + index * port_step);
-		client.job = lab().start(1, built("user/tools/ibrelk-perf") + " " + client.what);
+			"{} {} --verify {} --mode {} --door {} --size {} --iterations {} --seed {} "
+			"--port {} --quiet --timeout 240 --connect-timeout 240 {}",
+			test, Lab::address(3 - node), draw(2) ? "--mixed" : "", mode, pick(doors), size,
+			count, draw(1 << 30), port_of(index), client.is_long ? "--window 3" : "");
+		client.job = lab().start(node, built("user/tools/ibrelk-perf") + " " + client.what);
 		return client;
 	}
 
@@ -181,10 +225,15 @@ protected:
 		bool killed = false;
 
 		start_servers();
+		std::vector<std::pair<std::string, Growth>> written;
+		for (const char *mode : writing_modes)
+			for (int node : {1, 2})
+				written.emplace_back(mode, growth(node, "rx_written", mode));
 		const int count = 1 + draw(servers);
-		clients.reserve(count);
+		clients.reserve(2 * count);
 		for (int i = 0; i < count; i++)
-			clients.push_back(start_client(i));
+			for (int node : {1, 2})
+				clients.push_back(start_client(node, i));
 		/* So long a patience, and no longer: then the wire is left alone. */
 		const auto peace = Clock::now() + std::chrono::seconds(20);
 		while (any_running(clients) && Clock::now() < peace)
@@ -192,10 +241,12 @@ protected:
 		for (int node = 1; node <= 2; node++)
 			lab().clear_fault(node);
 		for (Client &client : clients) {
-			const Result result = client.job.wait(Duration(300));
+			const Result result = client.job.wait(Duration(600));
 
 			runs_++;
 			killed |= client.killed;
+			if (client.is_long && !client.killed && result.status == 0)
+				long_runs_[client.mode]++;
 			EXPECT_EQ(result.output.find("WRONG"), std::string::npos) << client.what << "\n"
 										  << result.output;
 			/* Native messages may be missing, and so may the answer that says how many. */
@@ -203,17 +254,28 @@ protected:
 				EXPECT_EQ(result.status, 0) << client.what << "\n" << result.output;
 			}
 		}
+		for (auto &[mode, fragments] : written)
+			written_[mode] += fragments.value();
 		/* A server waits for the messages of one that was killed. */
-		if (killed) {
-			for (auto &server : server_) {
-				server.kill(15);
-				server.wait(Duration(60));
-			}
-			server_.clear();
-		}
+		if (killed)
+			stop_servers();
 		EXPECT_EQ(lab().check(), "") << "a kernel complained";
 		for (int node = 1; node <= 2; node++)
 			memory_kib_[node - 1].push_back(memory_kib(node));
+	}
+
+	/* Where there was something to write, it was written. */
+	void expect_written()
+	{
+		for (const char *mode : writing_modes) {
+			fmt::print("{}: {} runs of long messages, {} fragments written\n", mode,
+				long_runs_[mode], written_[mode]);
+			if (long_runs_[mode]) {
+				EXPECT_GT(written_[mode], 0) << mode;
+			} else {
+				EXPECT_LT(duration_s_, 600) << "enough time for long messages, " << mode;
+			}
+		}
 	}
 
 	/* What the kernel and all processes have allocated. What it takes for pages of files is not of
@@ -258,7 +320,9 @@ protected:
 
 	std::uint64_t seed_ = 0;
 	std::mt19937_64 random_;
-	std::vector<lab::Job> server_;
+	static constexpr const char *writing_modes[] = {"uc-reliable", "uc-native", "auto"};
+	std::array<std::vector<lab::Job>, 2> server_;
+	std::map<std::string, long> written_, long_runs_; // by mode
 	std::array<std::vector<long>, 2> memory_kib_;
 	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0;
 };
@@ -274,11 +338,9 @@ TEST_F(Soak, everything_at_once)
 		round();
 	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed\n",
 		runs_, kills_, reconnects.value(), killed_);
+	expect_written();
 	expect_no_growth();
-	for (auto &server : server_) {
-		server.kill(15);
-		server.wait(Duration(60));
-	}
+	stop_servers();
 	if (HasFailure())
 		fmt::print("again: IBRELK_SEED={} IBRELK_SOAK_S={}\n", seed_, duration_s_);
 }

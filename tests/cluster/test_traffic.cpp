@@ -4,6 +4,10 @@
 // Each byte of each message is compared with what was sent.
 #include "cluster.hpp"
 
+#include <regex>
+
+#include <fmt/format.h>
+
 namespace cluster
 {
 
@@ -21,7 +25,15 @@ class Modes : public ClusterTest, public ::testing::WithParamInterface<std::stri
 
 TEST_P(Modes, sizes_across_every_boundary)
 {
+	Growth written = growth(2, "rx_written", GetParam());
+
 	perf("bandwidth --iterations 3 --warmup 0 --mode " + GetParam() + " --size " + boundary_sizes);
+	/* Automatic mode does while it has a connection. */
+	if (GetParam().starts_with("uc-")) {
+		EXPECT_GT(written.value(), 0);
+	} else if (GetParam() != "auto") {
+		EXPECT_EQ(written.value(), 0);
+	}
 }
 
 TEST_P(Modes, ping_pong_and_both_directions)
@@ -94,6 +106,31 @@ TEST_P(NativeLoss, what_arrives_is_right_and_what_is_missing_is_counted)
 INSTANTIATE_TEST_SUITE_P(All, NativeLoss, ::testing::Values("uc-native", "ud-native"),
 	[](const auto &info) { return test_name(info.param); });
 
+class Regions : public ClusterTest, public ::testing::WithParamInterface<int>
+{
+};
+
+// What cannot be registered is copied, and counted; the rest is written. Without any region nothing is, nor
+// could be.
+TEST_P(Regions, what_has_none_is_copied_and_counted)
+{
+	stop_server();
+	ASSERT_EQ(unload_module(2).status, 0);
+	load_module(2, "regions=" + std::to_string(GetParam()));
+	perf("latency --iterations 2 --size 8 --mode uc-reliable");
+	Growth written = growth(2, "rx_written", "uc-reliable");
+	Growth copied = growth(2, "windows_copied", "uc-reliable");
+
+	perf("bandwidth --iterations 20 --window 4 --size 1048576 --mode uc-reliable");
+	EXPECT_EQ(written.value() > 0, GetParam() > 0) << written.value();
+	EXPECT_EQ(copied.value() > 0, GetParam() > 0) << copied.value();
+	stop_server();
+	ASSERT_EQ(unload_module(2).status, 0);
+	load_module(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Few, Regions, ::testing::Values(0, 1, 2), ::testing::PrintToStringParamName());
+
 class Large : public ClusterTest, public ::testing::WithParamInterface<std::string>
 {
 };
@@ -101,12 +138,78 @@ class Large : public ClusterTest, public ::testing::WithParamInterface<std::stri
 // Filling and comparing that much takes an emulated processor long, before the first byte moves.
 TEST_P(Large, one_gibibyte)
 {
+	Growth written = growth(2, "rx_written", GetParam());
+	Growth copied = growth(2, "windows_copied", GetParam());
+
 	perf("bandwidth --iterations 1 --warmup 0 --size 1G --connect-timeout 300 --timeout 300 --mode " +
 			GetParam(),
 		900);
+	/* No fragment is longer than a packet. */
+	if (GetParam() == "uc-reliable") {
+		EXPECT_GT(written.value(), (1 << 30) / 4096 / 2);
+	} else {
+		EXPECT_EQ(written.value(), 0);
+	}
+	EXPECT_EQ(copied.value(), 0) << "all of it could be registered";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Large, ::testing::Values("uc-reliable", "ud-reliable", "rc-reliable"),
+	[](const auto &info) { return test_name(info.param); });
+
+class Flood : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+};
+
+// Two processes send each other more than either has room for, and receive nothing. Others on the same nodes,
+// and on the same path, do not notice; and when both receive, everything is there.
+TEST_P(Flood, beyond_the_memory_of_either_end)
+{
+	constexpr int messages = 2000;
+	std::vector<lab::Job> both;
+	std::vector<Growth> announced;
+
+	perf("latency --iterations 2 --size 8 --mode " + GetParam());
+	for (int node : {1, 2}) {
+		lab().run_ok(node, "rm -f /tmp/go && touch /tmp/hold");
+		both.push_back(lab().start(node,
+			fmt::format("{} flood --to {} --mode {} --count {} --bytes 4000 --long 140000 "
+				    "--go /tmp/go --hold /tmp/hold",
+				built("tests/selftests/actor"), Lab::address(3 - node), GetParam(),
+				messages)));
+		announced.push_back(growth(node, "tx_rendezvous", GetParam()));
+	}
+	for (auto &job : both)
+		job.wait_for_output("open\n", Duration(60));
+	for (int node : {1, 2})
+		lab().run_ok(node, "touch /tmp/go");
+	for (std::size_t i = 0; i < both.size(); i++) {
+		std::smatch sent;
+
+		both[i].wait_for_output("flooding", Duration(120));
+		const std::string output = both[i].output();
+		ASSERT_TRUE(std::regex_search(output, sent, std::regex("flooding ([0-9]+)"))) << output;
+		EXPECT_LT(std::stol(sent[1]), messages) << "nothing has stopped it";
+		/* Eager ones have to wait for room, too. */
+		EXPECT_GT(announced[i].value(), std::stol(sent[1]) / 16 + 100);
+	}
+	perf("latency --iterations 100 --size 8,4096,200000 --mode " + GetParam());
+	perf("bibandwidth --mixed --iterations 100 --size 65536 --mode " + GetParam());
+	for (auto &job : both)
+		EXPECT_EQ(job.output().find("received"), std::string::npos) << job.output();
+	for (int node : {1, 2})
+		lab().run_ok(node, "rm /tmp/hold");
+	for (auto &job : both) {
+		job.wait_for_output("received ", Duration(240));
+		EXPECT_NE(job.output().find(fmt::format("received {}, wrong 0", messages)), std::string::npos)
+			<< job.output();
+	}
+	for (auto &job : both) {
+		job.kill(15);
+		job.wait(Duration(60));
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, Flood, ::testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
 
 class Cluster : public ClusterTest

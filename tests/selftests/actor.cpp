@@ -4,7 +4,8 @@
 //
 //	actor serve --endpoints 16 --expect 400
 //		opens endpoints --number, --number + 1 ..., receives, and looks at every byte of every message
-//		and at the order of those from one sender. Says so when --expect messages have come
+//		and at the order of those from one sender, by the receives that they came to. Says so when
+//		--expect messages have come
 //	actor reuse --bytes 1048576 --expect 10 --hold /tmp/hold
 //		receives into one buffer, which is its own again as soon as a message has come: it looks at
 //		the message, fills the buffer with something else at once, and then looks --looks times, and
@@ -16,6 +17,12 @@
 //		first error, if any, as "status -111: ..." and fails; else it leaves at once as --leave says:
 //		it returns, calls _exit(), or kills itself. With --spoil N, a buffer consists of bytes N as
 //		soon as what was sent from it is complete; with --hasty, before that
+//	actor flood --to 10.1.0.2 --count 3000 --bytes 4000 --long 300000 --go /tmp/go --hold /tmp/hold
+//		opens endpoint --number ("open"), and when --go exists sends --count messages to its like
+//		there, every 16th of --long bytes and the others of --bytes, as many at a time as may be
+//		under way, and receives nothing. Says how many that were ("flooding") when no more are
+//		accepted and none of them ends. Once --hold has gone it receives as many, looks at every
+//		byte, and sends the rest
 //	actor die --to 10.1.0.2 --step eager --end kill
 //		goes as far as the step and stays there (it prints "ready"), to be killed; or calls exec(), or
 //		forks and leaves the child behind
@@ -66,6 +73,7 @@ struct Options {
 	std::uint32_t endpoints = 1;
 	std::uint64_t count = 1;
 	std::uint64_t bytes = 64;
+	std::uint64_t long_bytes = 300000;
 	std::uint64_t expect = 0;
 	std::uint64_t first = 0;
 	std::uint64_t looks = 1;
@@ -120,7 +128,7 @@ public:
 	{
 	}
 
-	void open(std::uint32_t first_number)
+	void open(std::uint32_t first_number, std::uint32_t sends = 0)
 	{
 		for (std::uint32_t i = 0; i < options_.endpoints; i++) {
 			ibrelk::EndpointOptions wanted;
@@ -130,6 +138,7 @@ public:
 				throw Failed("no such mode: " + options_.mode);
 			wanted.mode = static_cast<std::uint32_t>(mode);
 			wanted.door = door_of(options_.door);
+			wanted.sends = sends;
 			if (first_number)
 				wanted.local.set_endpoint(first_number + i);
 			endpoints_.push_back(need(ibrelk::Endpoint::create(device_, ring_, wanted),
@@ -194,12 +203,13 @@ public:
 		}
 	}
 
+	// The number of the receive on its endpoint is in the upper half of what comes back with it.
 	void post(std::uint32_t endpoint, std::uint32_t slot)
 	{
-		Bytes &buffer = buffers_[endpoint * slots_each + slot];
+		const std::uint32_t index = endpoint * slots_each + slot;
 
 		if (auto posted = endpoints_[endpoint].recv(
-			    ibrelk::any_peer, buffer, tag, 0, endpoint * slots_each + slot);
+			    ibrelk::any_peer, buffers_[index], tag, 0, posted_[endpoint]++ << 32 | index);
 			!posted)
 			throw Failed(std::string("cannot post a receive: ") +
 				ibrelk_error_text(IBRELK_CALL_SUBMIT, posted.error()));
@@ -207,37 +217,59 @@ public:
 
 	[[noreturn]] void serve()
 	{
-		std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> numbers;
+		// Messages are received in the order in which they were sent, but one may be complete before
+		// another one ahead of it. What counts is which receives they came to.
+		struct Received {
+			std::uint64_t peer, sender, number;
+			bool here; // else the receive was ended by its sender's death
+		};
+		std::vector<std::map<std::uint64_t, Received>> complete(options_.endpoints);
+		std::vector<std::uint64_t> looked_at(options_.endpoints);
+		std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> numbers;
 		std::uint64_t received = 0, wrong = 0;
+		const auto check = [&](bool right, const Received &message) {
+			if (right)
+				return;
+			wrong++;
+			std::printf("WRONG: message %llu of sender %llu\n",
+				static_cast<unsigned long long>(message.number),
+				static_cast<unsigned long long>(message.sender));
+		};
 
 		open(options_.number);
 		buffers_.assign(std::size_t{options_.endpoints} * slots_each, Bytes(options_.bytes));
+		posted_.assign(options_.endpoints, 0);
 		for (std::uint32_t i = 0; i < options_.endpoints; i++)
 			for (std::uint32_t slot = 0; slot < slots_each; slot++)
 				post(i, slot);
 		say("serving");
 		while (!options_.expect || received < options_.expect) {
 			const auto completion = next();
-			const auto slot = static_cast<std::uint32_t>(completion.user_data);
+			const auto index = static_cast<std::uint32_t>(completion.user_data);
+			const std::uint32_t endpoint = index / slots_each;
+			auto &mine = complete[endpoint];
+			const Received message = {completion.peer, completion.immediate >> 32,
+				completion.immediate & 0xffffffff, completion.status == 0};
 
-			if (completion.status == 0) {
-				const std::uint64_t sender = completion.immediate >> 32;
-				const std::uint64_t number = completion.immediate & 0xffffffff;
-				std::uint64_t &expected = numbers[{completion.endpoint, completion.peer}];
-
+			if (message.here) {
 				received++;
-				if (number != expected++ ||
-					!intact(slot, completion.length, sender, number)) {
-					wrong++;
-					std::printf("WRONG: message %llu of sender %llu\n",
-						static_cast<unsigned long long>(number),
-						static_cast<unsigned long long>(sender));
-				}
+				check(intact(index, completion.length, message.sender, message.number),
+					message);
 			} else if (completion.status != -ECONNRESET) {
 				throw Failed("receive status " + std::to_string(completion.status));
 			}
-			post(slot / slots_each, slot % slots_each);
+			mine.emplace(completion.user_data >> 32, message);
+			for (auto it = mine.begin(); it != mine.end() && it->first == looked_at[endpoint];
+				it = mine.erase(it), looked_at[endpoint]++)
+				if (it->second.here)
+					check(it->second.number == numbers[{endpoint, it->second.peer}]++,
+						it->second);
+			post(endpoint, index % slots_each);
 		}
+		// Who waits for so many has no receive that was passed over.
+		for (const auto &mine : complete)
+			for (const auto &[number, message] : mine)
+				check(false, message);
 		std::printf("received %llu, wrong %llu\n", static_cast<unsigned long long>(received),
 			static_cast<unsigned long long>(wrong));
 		std::fflush(stdout);
@@ -252,6 +284,7 @@ public:
 
 		open(options_.number);
 		buffers_.assign(1, Bytes(options_.bytes));
+		posted_.assign(1, 0);
 		post(0, 0);
 		say("serving");
 		while (received < options_.expect) {
@@ -278,6 +311,107 @@ public:
 		std::printf("received %llu, wrong %llu, changed %llu, looks %llu\n",
 			static_cast<unsigned long long>(received), static_cast<unsigned long long>(wrong),
 			static_cast<unsigned long long>(changed), static_cast<unsigned long long>(looks));
+		std::fflush(stdout);
+		for (;;)
+			::pause();
+	}
+
+	[[noreturn]] void flood()
+	{
+		constexpr std::uint32_t sends = 1024, receives = 32;
+		constexpr auto calm = std::chrono::seconds(1);
+		std::vector<Bytes> messages(options_.count);
+		std::vector<std::uint32_t> slots; // of receives that are not posted
+		std::uint64_t sent = 0, done = 0, posted = 0, received = 0, wrong = 0;
+
+		open(options_.number, sends);
+		buffers_.assign(receives, Bytes(options_.long_bytes));
+		for (std::uint32_t slot = 0; slot < receives; slot++)
+			slots.push_back(slot);
+		for (std::uint64_t number = 0; number < options_.count; number++) {
+			messages[number].resize(number % 16 == 15 ? options_.long_bytes : options_.bytes);
+			fill(messages[number], options_.number, number);
+		}
+		say("open");
+		while (!std::filesystem::exists(options_.go))
+			std::this_thread::sleep_for(milliseconds(10));
+
+		const ibrelk::Peer to = peer(0, 0);
+		const auto send_more = [&] {
+			for (; sent < options_.count; sent++) {
+				auto command = ibrelk_command_send(
+					to, messages[sent].data(), messages[sent].size(), tag, 0);
+
+				command.level = static_cast<std::uint8_t>(sent % 3); // each of them
+				command.flags = IBRELK_CMD_IMMEDIATE;
+				command.immediate = immediate_of(options_.number, sent);
+
+				auto accepted = endpoints_[0].submit(std::span(&command, 1));
+
+				if (!accepted)
+					throw Failed(std::string("cannot send: ") +
+						ibrelk_error_text(IBRELK_CALL_SUBMIT, accepted.error()));
+				if (!*accepted)
+					return;
+			}
+		};
+		// Messages are received in the order in which they were sent, but a short one may be complete
+		// before a long one ahead of it.
+		const auto look = [&] {
+			bool any = false;
+
+			for (; auto completion = ring_.next(); any = true) {
+				if (completion->status)
+					throw Failed("status " + std::to_string(completion->status));
+				if (completion->opcode == IBRELK_OP_SEND) {
+					done++;
+					continue;
+				}
+
+				const auto slot =
+					static_cast<std::uint32_t>(completion->user_data % receives);
+				const std::uint64_t number = completion->user_data / receives;
+
+				received++;
+				if (completion->immediate != immediate_of(options_.number, number) ||
+					completion->length != messages[number].size() ||
+					!intact(slot, completion->length, options_.number, number)) {
+					wrong++;
+					say("WRONG: message", number);
+				}
+				slots.push_back(slot);
+			}
+			return any;
+		};
+
+		for (auto last = std::chrono::steady_clock::now();
+			std::chrono::steady_clock::now() - last < calm;) {
+			send_more();
+			if (look())
+				last = std::chrono::steady_clock::now();
+		}
+		say("flooding", sent);
+		while (std::filesystem::exists(options_.hold)) {
+			send_more();
+			if (!look())
+				std::this_thread::sleep_for(milliseconds(10));
+		}
+		while (received < options_.count || done < options_.count) {
+			for (; posted < options_.count && !slots.empty(); posted++) {
+				const std::uint32_t slot = slots.back();
+
+				if (auto accepted = endpoints_[0].recv(ibrelk::any_peer, buffers_[slot], tag,
+					    0, posted * receives + slot);
+					!accepted)
+					throw Failed("cannot post a receive");
+				slots.pop_back();
+			}
+			send_more();
+			if (!look())
+				need(ring_.wait(), IBRELK_CALL_WAIT, "cannot wait");
+		}
+		std::printf("received %llu, wrong %llu\n", static_cast<unsigned long long>(received),
+			static_cast<unsigned long long>(wrong));
 		std::fflush(stdout);
 		for (;;)
 			::pause();
@@ -449,6 +583,7 @@ private:
 	ibrelk::Device device_;
 	ibrelk::Ring ring_;
 	std::vector<Bytes> buffers_;
+	std::vector<std::uint64_t> posted_; // receives on each endpoint
 	std::vector<ibrelk::Endpoint> endpoints_;
 	std::uint64_t outstanding_ = 0;
 };
@@ -462,7 +597,7 @@ int main(int argc, char **argv)
 
 	app.add_option("COMMAND", options.command)
 		->required()
-		->check(CLI::IsMember({"serve", "reuse", "send", "die"}));
+		->check(CLI::IsMember({"serve", "reuse", "send", "flood", "die"}));
 	app.add_option("--to", options.to, "IP address of the peer");
 	app.add_option("--mode", options.mode, "mode");
 	app.add_option("--door", options.door, "ioctl, uring or auto");
@@ -470,13 +605,15 @@ int main(int argc, char **argv)
 	app.add_option("--endpoints", options.endpoints, "how many endpoints, on either side");
 	app.add_option("--count", options.count, "messages from each endpoint to each");
 	app.add_option("--bytes", options.bytes, "of a message, and of a buffer of the server");
+	app.add_option("--long", options.long_bytes, "of every 16th message of a flood");
 	app.add_option("--expect", options.expect, "messages after which the server says how it went");
 	app.add_option("--first", options.first, "number of the first message to send");
 	app.add_option("--spoil", options.spoil, "what a sent buffer is filled with")
 		->check(CLI::Range(0, 255));
 	app.add_flag("--hasty", options.hasty, "... before it is complete");
 	app.add_option("--looks", options.looks, "how often to look at a buffer before it is posted again");
-	app.add_option("--hold", options.hold, "file during whose life it is not posted again");
+	app.add_option(
+		"--hold", options.hold, "file during whose life it is not posted again, or nothing received");
 	app.add_option("--step", options.step, "how far to go")
 		->check(CLI::IsMember({"open", "connect", "eager", "rendezvous", "poll"}));
 	app.add_option("--end", options.end, "kill (wait for it), exec or fork")
@@ -485,7 +622,7 @@ int main(int argc, char **argv)
 		->check(CLI::IsMember({"buffered", "delivered", "matched"}));
 	app.add_option("--leave", options.leave, "what to do when all is sent: return, exit or kill")
 		->check(CLI::IsMember({"return", "exit", "kill"}));
-	app.add_option("--go", options.go, "file to wait for when connected");
+	app.add_option("--go", options.go, "file to wait for when connected, or open");
 	CLI11_PARSE(app, argc, argv);
 	try {
 		Actor actor(options);
@@ -494,6 +631,8 @@ int main(int argc, char **argv)
 			actor.serve();
 		if (options.command == "reuse")
 			actor.reuse();
+		if (options.command == "flood")
+			actor.flood();
 		if (options.command == "send")
 			return actor.send_all();
 		actor.die();

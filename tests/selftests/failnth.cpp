@@ -4,11 +4,12 @@
 // statistics, the end. Every call must succeed or give a clean error, and every command that was
 // accepted must be answered. The kernel's own checks (KASAN, lockdep, kmemleak) look for the rest.
 //
-// With the arguments "transfer" and a step in bytes: what happens outside of system calls, too, in softirqs
-// and workers. Long messages go from one soft-RoCE device to another one of the same node, and failslab lets
-// one allocation fail that is made by the module, or by anybody on its behalf: the first one, then later and
-// later ones, until none is left. Each message must arrive intact, or end with an error of those that are
-// documented; the next one must arrive.
+// With the arguments "transfer", and a mode, a step in bytes and a length, once or several times: what
+// happens outside of system calls, too, in softirqs and workers. Messages of that length go from one
+// soft-RoCE device to another one of the same node, and failslab lets one allocation fail that is made by the
+// module, or by anybody on its behalf: the first one, then later and later ones, until none is left. Each
+// message must arrive intact, or end with an error of those that are documented; the next one must arrive.
+// Where messages are written, most of those that something failed for must have been.
 //
 // Talks to the module without the library, whose own allocations are none of our business. Needs a
 // kernel with CONFIG_FAULT_INJECTION_DEBUG_FS and root; see Documentation/fault-injection there.
@@ -33,7 +34,7 @@
 namespace
 {
 
-constexpr std::uint64_t wait_ns = 10'000'000'000;
+constexpr std::uint64_t wait_ns = 60'000'000'000;
 constexpr int faults_max = 100'000;
 int nth_file = -1;
 int faults = 0;
@@ -188,10 +189,13 @@ void expect_answer(const char *what, int status)
 // One message. Its buffers are checked if nothing failed. Return: it has arrived.
 bool exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uint32_t peer, std::size_t size)
 {
-	// Static, so that the buffers are there before allocations begin to fail.
-	static std::vector<unsigned char> from(5 << 20, 0x5a), to(5 << 20);
+	// Static, so that the buffers are there before allocations begin to fail. What is sent differs in
+	// each packet.
+	static std::vector<unsigned char> from, to(5 << 20);
 	ibrelk_command send{}, recv{};
 
+	for (std::size_t i = from.size(); i < to.size(); i++)
+		from.push_back(static_cast<unsigned char>(0x5a + i / 1000 * 7));
 	std::memset(to.data(), 0, size);
 	recv.opcode = IBRELK_OP_RECV;
 	recv.peer = IBRELK_PEER_ANY;
@@ -357,17 +361,34 @@ private:
 	}
 };
 
-// One fault for each @step bytes that are allocated on the way.
-int transfers(const char *name, std::uint32_t mode, std::uint64_t step)
+// Fragments that were written into a receiver's memory so far.
+std::uint64_t written(int device)
 {
-	constexpr std::size_t size = 300'000;
+	std::array<ibrelk_path_info, 8> paths{};
+	ibrelk_dump dump{};
+	std::uint64_t all = 0;
+
+	dump.kind = IBRELK_DUMP_PATHS;
+	dump.buffer = reinterpret_cast<std::uintptr_t>(paths.data());
+	dump.entry_bytes = sizeof(paths[0]);
+	dump.entries = paths.size();
+	if (!check("dump", ioctl(device, IBRELK_IOC_DUMP, &dump)))
+		fail("dump", errno);
+	for (std::uint32_t i = 0; i < dump.entries; i++)
+		all += paths[i].counters.rx_written;
+	return all;
+}
+
+// One fault for each @step bytes that are allocated on the way of a message of @size bytes.
+int transfers(const char *name, std::uint32_t mode, std::uint64_t step, std::size_t size)
+{
 	const ip4 ips[] = {{10, 9, 0, 1}, {10, 9, 0, 2}};
 	descriptor device(open(IBRELK_DEVICE_PATH, O_RDWR | O_CLOEXEC));
 	ring rings[2];
 	descriptor endpoint[2];
 	ibrelk_addr addr[2];
 	ibrelk_peer peer{};
-	int arrived = 0;
+	int arrived = 0, met = 0;
 
 	for (int i = 0; i < 2; i++)
 		if (!rings[i].open(device.get()) ||
@@ -384,17 +405,25 @@ int transfers(const char *name, std::uint32_t mode, std::uint64_t step)
 
 	const failslab slab;
 	for (faults = 1; faults < faults_max; faults++) {
+		const std::uint64_t before = written(device.get());
+
 		failslab::arm((faults - 1) * step);
 		arrived += message();
 		const bool done = !failslab::happened();
 		failslab::disarm();
 		if (done)
 			break;
+		met += written(device.get()) > before;
 		if (!message())
 			fail("the next message does not arrive", EIO);
 	}
-	std::printf("failnth: %s: %d faults, one at a time; %d messages arrived all the same\n", name,
-		faults - 1, arrived - 1);
+	std::printf("failnth: %s: %d faults, one at a time; %d messages of %zu bytes arrived all the same\n",
+		name, faults - 1, arrived - 1, size);
+	std::printf("failnth: %s: %d of them were written, in part at least\n", name, met);
+	if (mode == IBRELK_MODE_UC_RELIABLE ? met < (faults - 1) / 2 : met > 0) {
+		std::printf("failnth: %s: that is not its way\n", name);
+		return 1;
+	}
 	return faults > 50 && faults < faults_max ? 0 : 1;
 }
 
@@ -411,9 +440,14 @@ int main(int argc, char **argv)
 	put("/sys/kernel/debug/fail_usercopy/verbose", "0");
 	if (argc > 1 && std::string(argv[1]) == "transfer") {
 		ends_lives = true;
-		const std::uint64_t step = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1024;
-		return transfers("uc-reliable", IBRELK_MODE_UC_RELIABLE, step) |
-			transfers("ud-reliable", IBRELK_MODE_UD_RELIABLE, step);
+		int status = 0;
+		for (int i = 2; i + 2 < argc; i += 3)
+			status |= transfers(argv[i],
+				std::string(argv[i]) == "uc-reliable" ? IBRELK_MODE_UC_RELIABLE
+								      : IBRELK_MODE_UD_RELIABLE,
+				std::strtoull(argv[i + 1], nullptr, 0),
+				std::strtoull(argv[i + 2], nullptr, 0));
+		return status;
 	}
 	nth_file = open("/proc/self/fail-nth", O_RDWR);
 	if (nth_file < 0)
