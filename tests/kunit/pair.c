@@ -448,7 +448,7 @@ struct ibr_path *world_path(struct kunit *test, u32 mode)
 	return path;
 }
 
-static bool path_is_idle(struct ibr_path *path)
+bool path_is_idle(struct ibr_path *path)
 {
 	bool idle;
 

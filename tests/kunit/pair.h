@@ -118,6 +118,8 @@ void faults_set(const struct faults *faults);
 void world_check(struct kunit *test);
 /** world_path() - the loop path of a mode, with a reference */
 struct ibr_path *world_path(struct kunit *test, u32 mode);
+/** path_is_idle() - nothing is to be sent, and all that was sent is acknowledged */
+bool path_is_idle(struct ibr_path *path);
 
 u64 world_random(struct world *world);
 
