@@ -157,7 +157,12 @@ Result ClusterTest::try_perf(const std::string &arguments, double limit_s)
 std::string ClusterTest::perf(const std::string &arguments, double limit_s)
 {
 	need_server();
-	const std::string patience = arguments.find("--timeout") == std::string::npos ? " --timeout 60" : "";
+	std::string patience;
+
+	for (const std::string option : {" --timeout", " --connect-timeout"})
+		if (arguments.find(option) == std::string::npos)
+			patience += option + " 60";
+
 	Result result = try_perf(arguments + " 10.1.0.2 --verify" + patience, limit_s);
 
 	EXPECT_EQ(result.status, 0) << arguments << "\n" << result.output;
@@ -188,9 +193,8 @@ long ClusterTest::counter(int node, const std::string &name, const std::string &
 
 Growth ClusterTest::growth(int node, const std::string &name, const std::string &mode)
 {
-	return {fmt::format("{} of node {} ({})", name, node, mode), [=] {
-			return counter(node, name, mode);
-		}};
+	return {fmt::format("{} of node {} ({})", name, node, mode),
+		[=] { return counter(node, name, mode); }, true};
 }
 
 long ClusterTest::port_counter(int node, const std::string &name)
@@ -198,8 +202,8 @@ long ClusterTest::port_counter(int node, const std::string &name)
 	return sum_of(show(node, "ports"), name);
 }
 
-Growth::Growth(std::string name, std::function<long()> read) :
-	name_(std::move(name)), read_(std::move(read)), base_(read_())
+Growth::Growth(std::string name, std::function<long()> read, bool anew) :
+	name_(std::move(name)), read_(std::move(read)), anew_(anew), base_(read_())
 {
 }
 
@@ -207,7 +211,8 @@ long Growth::value()
 {
 	const long now = read_();
 
-	base_ = std::min(base_, now);
+	if (now < base_)
+		base_ = anew_ ? 0 : now;
 	return now - base_;
 }
 

@@ -44,12 +44,13 @@ inline const std::vector<std::string> native_modes = {"uc-native", "ud-native", 
 std::string test_name(std::string text);
 
 /// How much something that is counted has grown. A path that nobody uses goes, and what it has counted: where
-/// the number falls, what it has grown by is counted from there.
+/// the number falls, what it has grown by is counted from there, or, where it can only fall by beginning
+/// anew, from 0.
 class Growth
 {
 public:
 	/// Counts from now on. @p what is read says @p name.
-	Growth(std::string name, std::function<long()> read);
+	Growth(std::string name, std::function<long()> read, bool anew = false);
 
 	long value();
 	/// Waits until it has grown by @p count, and does something between looks: if that returns false,
@@ -59,6 +60,7 @@ public:
 private:
 	std::string name_;
 	std::function<long()> read_;
+	bool anew_;
 	long base_;
 };
 

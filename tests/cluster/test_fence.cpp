@@ -255,8 +255,8 @@ protected:
 		EXPECT_GE(written.value(), messages * short_writes);
 		EXPECT_GE(sent, messages * short_writes);
 		/* Either side of the end was met. */
-		EXPECT_GT(duplicates.value(), messages) << "copies in time";
-		EXPECT_GT(none.value(), messages) << "copies too late";
+		EXPECT_GT(duplicates.value(), 0) << "copies in time";
+		EXPECT_GT(none.value(), 0) << "copies too late";
 	}
 
 	// A wire that repeats and delays, and either buffer used for other things at once. What is lost as
@@ -264,23 +264,29 @@ protected:
 	static void bad_wire(const std::string &mode, int messages)
 	{
 		const bool writes = mode != "ud-reliable", loses = mode != "uc-native";
-		const int all = loses ? 2 * messages : messages;
+		// Whether a copy is the last of a message, and comes after its end, is chance: few messages
+		// may have to be sent again and again.
+		const int tries = writes ? 1 + 180 / messages : 1, all = (tries + loses) * messages;
+		int first = 0;
 
 		connect(mode);
 		auto receiver = start_receiver(mode, all, 3);
 		auto watcher = start_late(fmt::format("watch --byte {}", spoiled));
 		Growth written = growth(2, "rx_written", mode);
 
-		const auto run = [&](const std::string &loss, int first) {
+		const auto run = [&](const std::string &loss) {
 			Growth duplicates = growth(2, "rx_duplicates", mode);
 
 			for (int node : {1, 2})
 				lab().set_fault(node, "duplicate 20% delay 5ms 5ms" + loss);
 			send(mode, messages, first);
+			first += messages;
 			EXPECT_GT(duplicates.value(), 0);
 		};
 		Growth none = refused();
-		run("", 0);
+		do
+			run("");
+		while (writes && !none.value() && first < tries * messages);
 		if (writes) {
 			EXPECT_GT(none.value(), 0) << "no copy was too late";
 		}
@@ -291,9 +297,13 @@ protected:
 					counter(1, "retransmits_timeout", mode);
 			});
 
-			run(" loss 2%", messages);
+			run(" loss 2%");
 			EXPECT_GT(repeated.value(), 0);
 		}
+		for (int node : {1, 2})
+			lab().clear_fault(node);
+		if (first < all)
+			send(mode, all - first, first);
 
 		const std::string watched = stop(watcher);
 

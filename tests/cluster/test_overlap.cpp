@@ -5,6 +5,7 @@
 // make of the same.
 #include "cluster.hpp"
 
+#include <algorithm>
 #include <regex>
 
 #include <fmt/format.h>
@@ -22,20 +23,26 @@ protected:
 	// two emulated nodes share a machine is chance; `make bench` asks for 95 %.
 	static void first_look_finds(const std::string &arguments, unsigned sizes, double limit_s)
 	{
-		need_server();
-
-		const Result result =
-			try_perf("overlap 10.1.0.2 --json --mode " + GetParam() + " " + arguments, limit_s);
-		ASSERT_EQ(result.status, 0) << result.output;
-
 		static const std::regex side(
 			"\"(send|receive)\":\\{\"trials\":([0-9]+),.*?\"first_pct\":([0-9.]+)");
-		unsigned sides = 0;
+		std::vector<bool> found(2 * sizes);
 
-		for (std::sregex_iterator it(result.output.begin(), result.output.end(), side), end;
-			it != end; ++it, sides++)
-			EXPECT_GT(std::stod((*it)[3]), 0) << (*it)[1] << " in\n" << result.output;
-		EXPECT_EQ(sides, 2 * sizes) << result.output;
+		need_server();
+		/* A machine that became slower after the work was measured out may miss all of one kind. */
+		for (int tries = 0; tries < 3 && std::ranges::count(found, false); tries++) {
+			const Result result = try_perf(
+				"overlap 10.1.0.2 --json --mode " + GetParam() + " " + arguments, limit_s);
+			std::size_t at = 0;
+
+			ASSERT_EQ(result.status, 0) << result.output;
+			for (std::sregex_iterator it(result.output.begin(), result.output.end(), side), end;
+				it != end && at < found.size(); ++it, at++)
+				found[at] = found[at] || std::stod((*it)[3]) > 0;
+			ASSERT_EQ(at, found.size()) << result.output;
+		}
+		for (std::size_t at = 0; at < found.size(); at++)
+			EXPECT_TRUE(found[at]) << (at % 2 ? "receives" : "sends") << " of size " << at / 2
+					       << " in " << arguments;
 	}
 };
 

@@ -27,14 +27,14 @@ protected:
 			Duration(120));
 	}
 
-	// Node 2 without the module. What waits for a peer that was there once does so for four
-	// seconds: more than the silence after which it is looked up again.
+	// Node 2 without the module. What waits for a peer that was there once does so for eight
+	// seconds: far more than the silence after which it is looked up again.
 	static void leave_node_2()
 	{
 		stop_server();
 		const Result result = unload_module(2);
 		ASSERT_EQ(result.status, 0) << result.output;
-		set(1, "peer_timeout_ms", 4000);
+		set(1, "peer_timeout_ms", 8000);
 	}
 
 	static void join_node_2()
@@ -81,9 +81,11 @@ protected:
 	static void expect(std::initializer_list<Answer> answers)
 	{
 		leave_node_2();
-		set(1, "connect_timeout_ms", 1500);
 		for (const bool ud : {false, true}) {
 			for (const Answer &answer : answers) {
+				// Who says nothing uses all of it; others are asked again after a second.
+				set(1, "connect_timeout_ms", answer.status == -ETIMEDOUT ? 1500 : 5000);
+
 				const std::string what = fmt::format(
 					"listen 10.1.0.2 --say {}{}", answer.say, ud ? " --ud" : "");
 				auto peer = lab().start(2, cmpeer(what));

@@ -38,7 +38,7 @@ extern "C" {
 namespace
 {
 
-constexpr int patience_ms = 5000;
+constexpr int patience_ms = 20000; // the connection manager repeats what is lost after seconds
 
 struct Options {
 	std::string command;

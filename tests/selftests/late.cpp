@@ -170,9 +170,12 @@ public:
 
 	void watch()
 	{
-		while (!told_to_end) {
-			const auto seen = next(Clock::now() + std::chrono::seconds(1));
+		for (;;) {
+			const bool ends = told_to_end;
+			const auto seen = next(patience(ends));
 
+			if (!seen && ends)
+				break;
 			if (!seen || seen->layout.payload_bytes < tail_bytes)
 				continue;
 			counts_.seen++;
@@ -183,6 +186,12 @@ public:
 	}
 
 private:
+	/* How long the next frame is waited for; at the end, what has come is still looked at. */
+	static Clock::time_point patience(bool ends)
+	{
+		return Clock::now() + std::chrono::seconds(ends ? 0 : 1);
+	}
+
 	/* The next frame to the peer, valid until the next call. */
 	std::optional<Seen> next(Clock::time_point deadline)
 	{
@@ -233,11 +242,13 @@ private:
 		std::mt19937_64 random(options_.seed);
 		std::uniform_int_distribution<std::uint32_t> delay_us(0, options_.spread_us);
 
-		while (!told_to_end || !kept.empty()) {
-			const auto second = Clock::now() + std::chrono::seconds(1);
-			const auto seen = next(kept.empty() ? second : kept.begin()->first);
+		for (;;) {
+			const bool ends = told_to_end;
+			const auto seen = next(kept.empty() ? patience(ends) : kept.begin()->first);
 
-			if (seen && seen->is_write() && !told_to_end) {
+			if (!seen && ends && kept.empty())
+				break;
+			if (seen && seen->is_write()) {
 				counts_.seen++;
 				kept.emplace(Clock::now() + microseconds(delay_us(random)),
 					roce::Bytes(seen->frame.begin(), seen->frame.end()));
@@ -254,9 +265,12 @@ private:
 		const bool damage = options_.with == "damage";
 		const std::vector<roce::Bytes> frames = damage ? std::vector<roce::Bytes>() : read();
 
-		while (!told_to_end) {
-			const auto seen = next(Clock::now() + std::chrono::seconds(1));
+		for (;;) {
+			const bool ends = told_to_end;
+			const auto seen = next(patience(ends));
 
+			if (!seen && ends)
+				break;
 			if (!seen || !seen->is_write())
 				continue;
 			if (damage)
