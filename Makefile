@@ -9,14 +9,14 @@ PREFIX ?= /usr/local
 LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab \
+.PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab check-mpich \
 	check-long bench bench-full sim fuzz scale coverage mutation lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 deps: ## install the Debian packages that building and testing need (apt, root)
-	@tests/deps.sh $(MORE_DEPS)
+	@tests/deps.sh
 
 module: deps ## build ibrelk.ko for KERNEL (6.1 by default, or 6.12) in build/module-KERNEL/
 	@tests/build-module.sh $(KERNEL) $(BUILD)/module-$(KERNEL)
@@ -26,7 +26,7 @@ user: deps ## build library, tools, examples, tests and the lab in build/
 	@rm -f $(BUILD).cmake.log
 	@cmake --build $(BUILD)
 
-demo: module user ## two nodes exchange verified messages over a lossy wire, and how fast
+demo: module user ## two nodes exchange verified messages over a lossy wire, then MPI programs do
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
 check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
@@ -50,9 +50,11 @@ check-kunit: user ## KUnit suites in a UML kernel with KASAN and lockdep
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
-check-long: MORE_DEPS = openmpi-bin libopenmpi-dev openssh-server
+check-mpich: user ## MPICH over the libfabric provider, built from Debian's source package (cached)
+	@tests/check.sh mpich
+
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim sim-long model-long mutation kunit-long lab-long
+	@tests/check.sh unit fuzz sim sim-long model-long mutation kunit-long lab-long mpich
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

@@ -9,7 +9,7 @@ packages="build-essential ca-certificates cmake ninja-build pkg-config clang cla
 	qemu-system-x86 busybox-static iproute2
 	libcli11-dev libfmt-dev libgtest-dev libgmock-dev libbenchmark-dev liburing-dev
 	rdma-core libibverbs-dev librdmacm-dev ibverbs-utils ibverbs-providers perftest libfabric-dev libfabric-bin iperf3 ethtool gnuplot-nox
-	spin $*"
+	spin openmpi-bin libopenmpi-dev openssh-server lammps lammps-examples netpipe-openmpi hpcc $*"
 
 missing=
 for package in $packages; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
 // What `make demo` shows: two nodes with a stock kernel, soft-RoCE and ibrelk.ko, exchanging verified
-// messages while the wire between them loses packets.
+// messages while the wire between them loses packets; then MPI programs on both.
 #include <cstdio>
 #include <regex>
 #include <string>
@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "lab.hpp"
+#include "mpi.hpp"
 
 namespace
 {
@@ -25,6 +26,24 @@ struct Case {
 	double loss_pct;
 	long bytes;
 	int messages;
+};
+
+constexpr double mpi_loss_pct = 1;
+constexpr int lammps_steps = 20;
+
+struct LammpsCase {
+	const char *over;
+	const char *mode;
+	double loss_pct;
+};
+
+// The first is what the others are compared with.
+constexpr LammpsCase lammps_cases[] = {
+	{"tcp", "auto", 0},
+	{"tcp", "auto", 1},
+	{"ibrelk", "uc-reliable", 0},
+	{"ibrelk", "uc-reliable", 1},
+	{"ibrelk", "ud-reliable", 1},
 };
 
 // What is lost in a native mode is lost, so these run on the clean wire, for comparison.
@@ -52,6 +71,14 @@ double number(const std::string &json, const std::string &name, std::size_t from
 	return std::regex_search(rest, match, pattern) ? std::stod(match[1]) : 0;
 }
 
+double loop_time(const std::string &lammps)
+{
+	std::smatch match;
+
+	return std::regex_search(lammps, match, std::regex("Loop time of ([0-9.]+)")) ? std::stod(match[1])
+										      : 0;
+}
+
 // Sum of the client's and the server's count.
 double both(const std::string &json, const std::string &name)
 {
@@ -60,14 +87,19 @@ double both(const std::string &json, const std::string &name)
 	return number(json, name) + (server == std::string::npos ? 0 : number(json, name, server));
 }
 
-bool run_case(Lab &lab, const Case &test)
+void lose(Lab &lab, double loss_pct)
 {
-	for (int node = 1; node <= 2; node++) {
-		if (test.loss_pct > 0)
-			lab.set_fault(node, fmt::format("loss {}%", test.loss_pct));
+	for (int node = 1; node <= lab.nodes(); node++) {
+		if (loss_pct > 0)
+			lab.set_fault(node, fmt::format("loss {}%", loss_pct));
 		else
 			lab.clear_fault(node);
 	}
+}
+
+bool run_case(Lab &lab, const Case &test)
+{
+	lose(lab, test.loss_pct);
 	const lab::Result result = lab.run(1,
 		fmt::format("{} bandwidth 10.1.0.2 --mode {} --size {} --iterations {} --verify --counters "
 			    "--json --timeout 60",
@@ -87,6 +119,58 @@ bool run_case(Lab &lab, const Case &test)
 	if (!good)
 		fmt::print("{}\n", result.output);
 	std::fflush(stdout);
+	return good;
+}
+
+// What mpirun has printed, if that is good.
+std::string mpirun(Lab &lab, const mpi::Job &job, double loss_pct)
+{
+	lose(lab, loss_pct);
+
+	const lab::Result result = lab.run(1, mpi::command(job), Duration(300));
+
+	if (result.status != 0)
+		throw lab::Error(
+			fmt::format("mpirun ended with status {}:\n{}", result.status, result.output));
+	return result.output;
+}
+
+bool run_mpi(Lab &lab)
+{
+	mpi::prepare(lab);
+	fmt::print("\nThe second act: mpirun starts a ping-pong on both nodes over the libfabric provider, "
+		   "{} % of "
+		   "packets lost.\n\n{}",
+		mpi_loss_pct,
+		mpirun(lab, {.program = std::string(IBRELK_BUILD) + "/tests/mpi/pingpong"}, mpi_loss_pct));
+	std::fflush(stdout);
+	fmt::print("\nLAMMPS, 32,000 atoms in chains, {} steps, a rank on each node, over Open MPI's own TCP "
+		   "and over "
+		   "ibrelk:\n\n{:<12} {:>6} {:>8}  {}\n",
+		lammps_steps, "over", "loss", "loop s", "result");
+
+	mpi::Job job = mpi::lammps("chain", lammps_steps);
+	std::string expected;
+	bool good = true;
+
+	for (const auto &[over, mode, loss_pct] : lammps_cases) {
+		job.over = over;
+		job.mode = mode;
+
+		const std::string output = mpirun(lab, job, loss_pct);
+		const std::string energies = mpi::thermodynamics(output);
+
+		if (expected.empty())
+			expected = energies;
+
+		const bool same = !energies.empty() && energies == expected;
+
+		fmt::print("{:<12} {:>6} {:>8.2f}  {}\n", job.over == "tcp" ? "TCP" : mode,
+			fmt::format("{}%", loss_pct), loop_time(output),
+			same ? "the same energies, to the last digit" : "OTHER ENERGIES");
+		std::fflush(stdout);
+		good &= same;
+	}
 	return good;
 }
 
@@ -125,6 +209,8 @@ int run_demo()
 		"messages", "MB/s", "msg/s", "repeated", "acks/msg", "result");
 	for (const Case &test : cases)
 		good &= run_case(lab, test);
+	server = {};
+	good &= run_mpi(lab);
 
 	const std::string report = lab.check();
 	if (!report.empty())

@@ -10,9 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <numeric>
-#include <string>
 #include <thread>
 
 #include "check.hpp"
@@ -22,15 +20,6 @@ namespace
 
 // Of nothing, of what is eager, and of what is not.
 constexpr std::array<std::size_t, 5> lengths = {0, 1, 8192, 8193, 300000};
-
-int next_, before_; // ranks
-
-using Bytes = std::vector<unsigned char>;
-
-int count_of(const Bytes &bytes)
-{
-	return static_cast<int>(bytes.size());
-}
 
 // A receive of so many bytes from a rank, that has not been waited for.
 struct Receive {
@@ -591,7 +580,7 @@ void threads()
 		thread.join();
 }
 
-const std::vector<std::pair<const char *, std::function<void()>>> pieces = {
+const Pieces pieces = {
 	{"blocking sends", blocking_sends},
 	{"immediate sends", immediate_sends},
 	{"synchronous sends wait", synchronous_sends_wait},
@@ -618,29 +607,5 @@ const std::vector<std::pair<const char *, std::function<void()>>> pieces = {
 
 int main(int argc, char **argv)
 {
-	const std::string wanted = argc > 1 ? argv[1] : "";
-	int level = 0, done = 0;
-
-	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-	MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-	require(level == MPI_THREAD_MULTIPLE, "only one thread may call MPI");
-	require(ranks_ > 1, "this is for two ranks or more");
-	next_ = (rank_ + 1) % ranks_;
-	before_ = (rank_ + ranks_ - 1) % ranks_;
-	for (const auto &[name, piece] : pieces) {
-		if (!wanted.empty() && wanted != name)
-			continue;
-		if (rank_ == 0) {
-			std::printf("%s\n", name);
-			std::fflush(stdout);
-		}
-		piece();
-		MPI_Barrier(MPI_COMM_WORLD);
-		done++;
-	}
-	if (rank_ == 0)
-		std::printf("verified %d\n", done);
-	MPI_Finalize();
-	return 0;
+	return run_pieces(argc, argv, MPI_THREAD_MULTIPLE, pieces);
 }

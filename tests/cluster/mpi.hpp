@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// MPI on the lab's nodes: real sshd, mpirun on node 1, programs that the host has.
+#pragma once
+
+#include <string>
+
+#include "lab.hpp"
+
+namespace mpi
+{
+
+/// What is run, and over what.
+struct Job {
+	std::string program;         // with its arguments
+	std::string mode = "auto";   // of ibrelk
+	std::string over = "ibrelk"; // or "tcp": Open MPI's own, or another provider of libfabric
+	int ranks = 1;               // of each node
+	std::string options = "";    // more for mpirun
+	std::string mpich = "";      // folder of an MPICH, instead of Open MPI
+};
+
+/// Makes the nodes such that mpirun can start processes there. Does no harm where they are already.
+void prepare(lab::Lab &lab);
+
+/// The shell command, for node 1.
+std::string command(const Job &job);
+
+/// Makes the input of a LAMMPS benchmark, "chain", "eam" or "rhodo", that ends after some steps. Returns the
+/// job.
+Job lammps(const std::string &name, int steps);
+
+/// What LAMMPS printed about each step: the same over each network.
+std::string thermodynamics(const std::string &output);
+
+} // namespace mpi

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// MPI over two nodes, over our libfabric provider: programs of our own (tests/mpi), and other people's.
+#include "cluster.hpp"
+#include "mpi.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace cluster
+{
+
+namespace
+{
+
+class MpiTest : public ClusterTest
+{
+protected:
+	void SetUp() override
+	{
+		ClusterTest::SetUp();
+		mpi::prepare(lab());
+	}
+
+	// Runs it, and expects that node 2 received so many messages by us, and not by TCP.
+	static Result run(const mpi::Job &job, long messages, Duration limit = Duration(600))
+	{
+		auto received = growth(2, "rx_messages", job.mode);
+		const Result result = lab().run(1, mpi::command(job), limit);
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_GE(received.value(), messages) << result.output;
+		return result;
+	}
+
+	static void expect_verified(const Result &result)
+	{
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_NE(result.output.find("verified"), std::string::npos) << result.output;
+	}
+
+	static Result run_while_packets_are_lost(
+		const mpi::Job &job, long messages, Duration limit = Duration(600))
+	{
+		lab().set_fault(1, "loss 1%");
+		lab().set_fault(2, "loss 1%");
+
+		auto repeated = growth(1, "retransmits_rack", job.mode);
+		auto probed = growth(1, "retransmits_probe", job.mode);
+		auto timed_out = growth(1, "retransmits_timeout", job.mode);
+		Result result = run(job, messages, limit);
+
+		EXPECT_GT(repeated.value() + probed.value() + timed_out.value(), 0);
+		return result;
+	}
+};
+
+class Mpi : public MpiTest, public testing::WithParamInterface<std::string>
+{
+protected:
+	static mpi::Job job(const std::string &program, int ranks = 1)
+	{
+		return {.program = built("tests/mpi/" + program), .mode = GetParam(), .ranks = ranks};
+	}
+
+	// A ping-pong that goes on as long as a file does not exist; it has begun.
+	static lab::Job start_endless()
+	{
+		lab::Job endless =
+			lab().start(1, mpi::command(job(fmt::format("pingpong --until {}", stop))));
+
+		endless.wait_for_output("going", Duration(120));
+		return endless;
+	}
+
+	static constexpr const char *stop = "/tmp/mpi-stop";
+};
+
+TEST_P(Mpi, ping_pong)
+{
+	expect_verified(run(job("pingpong"), 24));
+}
+
+TEST_P(Mpi, ping_pong_while_packets_are_lost)
+{
+	expect_verified(run_while_packets_are_lost(job("pingpong"), 24));
+}
+
+// Two ranks on each node: so some are neighbours.
+TEST_P(Mpi, point_to_point)
+{
+	expect_verified(run(job("pointtopoint", 2), 400));
+}
+
+TEST_P(Mpi, point_to_point_while_packets_are_lost)
+{
+	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400));
+}
+
+// Puts, gets and accumulates that Open MPI makes of messages.
+TEST_P(Mpi, one_sided_by_messages)
+{
+	mpi::Job by_messages = job("onesided", 2);
+
+	by_messages.options = "--mca osc pt2pt";
+	expect_verified(run(by_messages, 400));
+}
+
+TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
+{
+	mpi::Job by_messages = job("onesided");
+
+	by_messages.options = "--mca osc pt2pt";
+	expect_verified(run_while_packets_are_lost(by_messages, 400));
+}
+
+// The job dies, and says why; nothing stays behind.
+TEST_P(Mpi, a_rank_is_killed)
+{
+	lab::Job endless = start_endless();
+
+	lab().run_ok(2, "kill -KILL $(pidof pingpong)");
+
+	const Result result = endless.wait(Duration(60));
+
+	EXPECT_NE(result.status, 0);
+	EXPECT_NE(result.output.find("signal 9 (Killed)"), std::string::npos) << result.output;
+	lab().wait_until(1, "! pidof pingpong");
+	for (const int node : {1, 2}) {
+		const Result unloaded = unload_module(node);
+
+		EXPECT_EQ(unloaded.status, 0) << unloaded.output;
+		load_module(node);
+	}
+}
+
+// A process that stands still is none that is dead: the job goes on when it does.
+TEST_P(Mpi, a_rank_is_stopped)
+{
+	lab::Job endless = start_endless();
+
+	lab().run_ok(2, "kill -STOP $(pidof pingpong)");
+	lab().run_ok(2, "sleep 10");
+	EXPECT_TRUE(endless.running()) << endless.output();
+	lab().run_ok(2, "kill -CONT $(pidof pingpong)");
+	lab().run_ok(1, fmt::format("touch {}", stop));
+
+	const Result result = endless.wait(Duration(120));
+
+	lab().run_ok(1, fmt::format("rm {}", stop));
+	expect_verified(result);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Mpi, testing::Values("uc-reliable", "ud-reliable", "auto"),
+	[](const auto &info) { return test_name(info.param); });
+
+// Programs as they come from Debian. Where the order of additions is the same, so is each bit of what comes
+// out.
+struct Case {
+	std::string name;
+	int ranks = 1; // of each node
+	std::string mode;
+	int loss_pct = 0;
+};
+
+std::string case_name(const testing::TestParamInfo<Case> &info)
+{
+	const Case &c = info.param;
+
+	return fmt::format("{}_{}_{}_loss_{}", c.name, 2 * c.ranks, test_name(c.mode), c.loss_pct);
+}
+
+class Lammps : public MpiTest, public testing::WithParamInterface<Case>
+{
+protected:
+	static constexpr int steps = 20;
+
+	static const std::string &over_tcp(const Case &c)
+	{
+		static std::map<std::pair<std::string, int>, std::string> known;
+		std::string &text = known[{c.name, c.ranks}];
+
+		if (text.empty()) {
+			mpi::Job job = mpi::lammps(c.name, steps);
+
+			job.ranks = c.ranks;
+			job.over = "tcp";
+			text = mpi::thermodynamics(lab().run_ok(1, mpi::command(job), Duration(900)));
+		}
+		return text;
+	}
+};
+
+TEST_P(Lammps, computes_what_it_does_over_tcp)
+{
+	const Case &c = GetParam();
+	const std::string expected = over_tcp(c);
+	mpi::Job job = mpi::lammps(c.name, steps);
+
+	job.ranks = c.ranks;
+	job.mode = c.mode;
+
+	const Result result = c.loss_pct ? run_while_packets_are_lost(job, 10L * steps, Duration(900))
+					 : run(job, 10L * steps, Duration(900));
+
+	EXPECT_GT(std::count(expected.begin(), expected.end(), '\n'), steps) << expected;
+	EXPECT_EQ(mpi::thermodynamics(result.output), expected) << result.output;
+}
+
+std::vector<Case> lammps_cases()
+{
+	std::vector<Case> all;
+
+	for (const std::string name : {"chain", "eam", "rhodo"})
+		for (int ranks : {1, 2})
+			for (const std::string &mode : reliable_modes)
+				for (int loss_pct : {0, 1})
+					all.push_back({name, ranks, mode, loss_pct});
+	return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Lammps, testing::ValuesIn(lammps_cases()), case_name);
+
+class Suites : public MpiTest, public testing::WithParamInterface<std::string>
+{
+};
+
+// Sends to and fro, of many lengths, and looks at what has come.
+TEST_P(Suites, netpipe)
+{
+	const mpi::Job job{.program = "NPopenmpi -i -u 262144 -o /tmp/netpipe", .mode = GetParam()};
+	const Result result = run(job, 100);
+
+	EXPECT_NE(result.output.find("Integrity check passed"), std::string::npos) << result.output;
+	EXPECT_EQ(result.output.find("ERROR"), std::string::npos) << result.output;
+}
+
+// Linear algebra, transposition, random access, Fourier transforms, latencies: each compares with what is
+// right.
+TEST_P(Suites, hpcc)
+{
+	for (int node : {1, 2})
+		lab().run_ok(node,
+			fmt::format("mkdir -p /tmp/hpcc && rm -f /tmp/hpcc/* && {}/tests/mpi/hpccinf.sh 200 "
+				    ">/tmp/hpcc/hpccinf.txt",
+				IBRELK_SOURCE));
+	run({.program = "hpcc", .mode = GetParam(), .options = "-wdir /tmp/hpcc"}, 1000, Duration(1800));
+
+	const std::string output = lab().run_ok(1, "cat /tmp/hpcc/hpccoutf.txt");
+
+	EXPECT_NE(output.find("Success=1"), std::string::npos) << output;
+	EXPECT_EQ(output.find("FAILED"), std::string::npos) << output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Suites, testing::ValuesIn(reliable_modes),
+	[](const auto &info) { return test_name(info.param); });
+
+// The same programs, built for MPICH by tests/mpi/mpich-programs.sh.
+class Mpich : public MpiTest, public testing::WithParamInterface<std::string>
+{
+protected:
+	static mpi::Job job(const std::string &program, int ranks = 1)
+	{
+		const char *folder = std::getenv("IBRELK_MPICH");
+
+		if (!folder)
+			throw lab::Error("IBRELK_MPICH is not set: run this by `make check-mpich`");
+		return {.program = built("tests/mpich/" + program),
+			.mode = GetParam(),
+			.ranks = ranks,
+			.mpich = folder};
+	}
+};
+
+TEST_P(Mpich, ping_pong)
+{
+	expect_verified(run(job("pingpong"), 24));
+}
+
+TEST_P(Mpich, ping_pong_while_packets_are_lost)
+{
+	expect_verified(run_while_packets_are_lost(job("pingpong"), 24));
+}
+
+TEST_P(Mpich, point_to_point)
+{
+	expect_verified(run(job("pointtopoint", 2), 400));
+}
+
+TEST_P(Mpich, point_to_point_while_packets_are_lost)
+{
+	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Mpich, testing::ValuesIn(reliable_modes),
+	[](const auto &info) { return test_name(info.param); });
+
+} // namespace
+
+} // namespace cluster
