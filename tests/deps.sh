@@ -25,10 +25,16 @@ fi
 echo "installing:$missing" >&2
 export DEBIAN_FRONTEND=noninteractive
 apt-get -o DPkg::Lock::Timeout=600 -q update >&2
-# Of a server, only the program is wanted.
+# Of a server, only the program is wanted: it does not start now, nor, if it was not here before, with the machine.
+case "$missing " in
+*" openssh-server "*) mkdir -p /etc/ssh && touch /etc/ssh/sshd_not_to_be_run ;;
+esac
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	trap 'rm -f $policy' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
 	printf '#!/bin/sh\nexit 101\n' >$policy
 	chmod 755 $policy
 fi

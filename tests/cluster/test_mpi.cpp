@@ -36,15 +36,18 @@ protected:
 		return result;
 	}
 
-	static void expect_verified(const Result &result)
+	static void expect_verified(const Result &result, const std::string &verified = "verified")
 	{
 		EXPECT_EQ(result.status, 0) << result.output;
-		EXPECT_NE(result.output.find("verified"), std::string::npos) << result.output;
+		EXPECT_NE(result.output.find(verified + "\n"), std::string::npos) << result.output;
 	}
 
 	static Result run_while_packets_are_lost(
 		const mpi::Job &job, long messages, Duration limit = Duration(600))
 	{
+		// The connection manager repeats a lost datagram only after seconds: connect on the clean
+		// wire.
+		perf("latency --iterations 2 --size 8 --mode " + job.mode);
 		lab().set_fault(1, "loss 1%");
 		lab().set_fault(2, "loss 1%");
 
@@ -53,7 +56,10 @@ protected:
 		auto timed_out = growth(1, "retransmits_timeout", job.mode);
 		Result result = run(job, messages, limit);
 
-		EXPECT_GT(repeated.value() + probed.value() + timed_out.value(), 0);
+		// An RC queue pair repeats by itself what is lost.
+		if (job.mode != "rc-reliable") {
+			EXPECT_GT(repeated.value() + probed.value() + timed_out.value(), 0);
+		}
 		return result;
 	}
 };
@@ -92,12 +98,12 @@ TEST_P(Mpi, ping_pong_while_packets_are_lost)
 // Two ranks on each node: so some are neighbours.
 TEST_P(Mpi, point_to_point)
 {
-	expect_verified(run(job("pointtopoint", 2), 400));
+	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
 }
 
 TEST_P(Mpi, point_to_point_while_packets_are_lost)
 {
-	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400));
+	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400), "verified 20");
 }
 
 // Puts, gets and accumulates that Open MPI makes of messages.
@@ -106,7 +112,7 @@ TEST_P(Mpi, one_sided_by_messages)
 	mpi::Job by_messages = job("onesided", 2);
 
 	by_messages.options = "--mca osc pt2pt";
-	expect_verified(run(by_messages, 400));
+	expect_verified(run(by_messages, 400), "verified 16");
 }
 
 TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
@@ -114,12 +120,14 @@ TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
 	mpi::Job by_messages = job("onesided");
 
 	by_messages.options = "--mca osc pt2pt";
-	expect_verified(run_while_packets_are_lost(by_messages, 400));
+	expect_verified(run_while_packets_are_lost(by_messages, 400), "verified 16");
 }
 
 // The job dies, and says why; nothing stays behind.
 TEST_P(Mpi, a_rank_is_killed)
 {
+	stop_server();
+
 	lab::Job endless = start_endless();
 
 	lab().run_ok(2, "kill -KILL $(pidof pingpong)");
@@ -235,7 +243,7 @@ TEST_P(Suites, netpipe)
 	const Result result = run(job, 100);
 
 	EXPECT_NE(result.output.find("Integrity check passed"), std::string::npos) << result.output;
-	EXPECT_EQ(result.output.find("ERROR"), std::string::npos) << result.output;
+	EXPECT_EQ(result.output.find("Integrity check failed"), std::string::npos) << result.output;
 }
 
 // Linear algebra, transposition, random access, Fourier transforms, latencies: each compares with what is
@@ -287,12 +295,12 @@ TEST_P(Mpich, ping_pong_while_packets_are_lost)
 
 TEST_P(Mpich, point_to_point)
 {
-	expect_verified(run(job("pointtopoint", 2), 400));
+	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
 }
 
 TEST_P(Mpich, point_to_point_while_packets_are_lost)
 {
-	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400));
+	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400), "verified 20");
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpich, testing::ValuesIn(reliable_modes),

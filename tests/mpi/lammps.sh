@@ -7,6 +7,7 @@
 # only, of which bench/ is kept in the cache.
 set -eu
 
+here=$(cd "$(dirname "$0")" && pwd -P)
 steps=$1 folder=$2
 shift 2
 
@@ -18,7 +19,11 @@ fetch()
 	[ ! -e "$cache/in.rhodo" ] || return 0
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
-	(cd "$work" && "$(dirname "$0")/source.sh" lammps) >&2
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	(cd "$work" && "$here/source.sh" lammps) >&2
+	rm -rf "$cache.new"
 	mkdir -p "$cache.new"
 	tar -C "$cache.new" --strip-components 2 -xf "$work"/lammps_*.orig.tar.xz --wildcards --no-wildcards-match-slash '*/bench/in.*' '*/bench/data.*' \
 		'*/bench/*.eam'
@@ -29,7 +34,10 @@ fetch()
 mkdir -p "$folder"
 for name; do
 	from=$examples
-	[ "$name" = chain ] || { fetch && from=$cache; }
+	if [ "$name" != chain ]; then
+		fetch
+		from=$cache
+	fi
 	sed -E "s/^run[[:space:]].*/run $steps/; s/^thermo[[:space:]].*/thermo 1/" "$from/in.$name" >"$folder/in.$name"
 	sed -nE 's/^(read_data|pair_coeff.*[[:space:]])[[:space:]]*([^[:space:]]*\.(eam|chain|rhodo)).*/\2/p' "$from/in.$name" |
 		while read -r file; do

@@ -266,7 +266,9 @@ void dynamic()
 	MPI_Put(mine.data(), count_of(mine), MPI_BYTE, next_, there, count_of(mine), MPI_BYTE, win);
 	MPI_Win_unlock(next_, win);
 	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_lock(MPI_LOCK_SHARED, rank_, 0, win);
 	require(memory == pattern(memory.size(), before_, 2), "what was put");
+	MPI_Win_unlock(rank_, win);
 	MPI_Win_detach(win, memory.data());
 	MPI_Win_free(&win);
 }
@@ -542,14 +544,16 @@ void compare_and_swap()
 void in_order()
 {
 	Window window(64);
+	std::array<std::int32_t, 30> values;
 
+	std::iota(values.begin(), values.end(), 1);
 	MPI_Win_lock_all(0, window.win);
-	for (std::int32_t value = 1; value <= 30; value++)
+	for (const std::int32_t &value : values)
 		MPI_Accumulate(&value, 1, MPI_INT32_T, next_, 0, 1, MPI_INT32_T, MPI_REPLACE, window.win);
 	MPI_Win_unlock_all(window.win);
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_lock(MPI_LOCK_SHARED, rank_, 0, window.win);
-	require(*window.as<std::int32_t>() == 30, "an earlier one was done last");
+	require(*window.as<std::int32_t>() == values.back(), "an earlier one was done last");
 	MPI_Win_unlock(rank_, window.win);
 }
 

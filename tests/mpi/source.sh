@@ -8,6 +8,9 @@ set -eu
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/sources"
 for file in /etc/apt/sources.list.d/*.sources; do
 	[ ! -e "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$work/sources/${file##*/}"
