@@ -16,6 +16,7 @@
 #define RETRIES_MAX		8	/* ... up to four minutes */
 #define RATE_MAX		1000000u
 #define IDLE_MIN_MS		10u
+#define IDLE_MIN_ROUNDS		8u	/* what is on its way when the peer gives a lane back has to be sent again */
 #define DEAF_NS			(500 * NSEC_PER_MSEC)	/* well before the path's own connection is suspected */
 
 static unsigned int auto_uc_rate = 2000;
@@ -47,14 +48,18 @@ void ibr_lane_release(void)
 	atomic_dec(&lane_count);
 }
 
-static u64 idle_ns(void)
+/* Context: path->lock held. */
+static u64 idle_ns(const struct ibr_path *path)
 {
-	return (u64)max(READ_ONCE(auto_uc_idle_ms), IDLE_MIN_MS) * NSEC_PER_MSEC;
+	u64 wanted = (u64)max(READ_ONCE(auto_uc_idle_ms), IDLE_MIN_MS) * NSEC_PER_MSEC;
+
+	return max(wanted, (u64)IDLE_MIN_ROUNDS * path->rel.rtt.srtt_ns);
 }
 
-static u64 period_ns(void)
+/* Context: path->lock held. */
+static u64 period_ns(const struct ibr_path *path)
 {
-	return div_u64(idle_ns(), PERIODS);
+	return div_u64(idle_ns(path), PERIODS);
 }
 
 /* Context: path->lock held. */
@@ -84,7 +89,7 @@ void ibr_lane_start(struct ibr_path *path)
 {
 	lockdep_assert_held(&path->lock);
 	if (lane_possible(path))
-		lane_count_anew(path, period_ns());
+		lane_count_anew(path, period_ns(path));
 }
 
 /* Context: path->lock held. */
@@ -102,7 +107,7 @@ static void lane_detach(struct ibr_path *path)
 	ibr_qp_put(lane->qp);
 	lane->qp = NULL;
 	lane->state = IBR_LANE_CLOSING;
-	lane_count_anew(path, period_ns());
+	lane_count_anew(path, period_ns(path));
 	lane_queue(path);
 }
 
@@ -123,14 +128,14 @@ void ibr_lane_look(struct ibr_path *path)
 
 	lockdep_assert_held(&path->lock);
 	/* Nobody looks while there is no traffic; so much of that time does not matter. */
-	time = min(path->now - lane->since, idle_ns());
+	time = min(path->now - lane->since, idle_ns(path));
 	enough = div_u64(rate * div_u64(time, NSEC_PER_USEC), USEC_PER_SEC);
 	if (lane->qp) {
 		lane->failures = 0;
 		if (rate && frames_carried(path) - lane->frames >= enough / HYSTERESIS + 1)
-			lane_count_anew(path, idle_ns());
+			lane_count_anew(path, idle_ns(path));
 		else if (rel_in_flight(&path->rel))
-			lane->look_at = path->now + period_ns();
+			lane->look_at = path->now + period_ns(path);
 		else
 			lane_detach(path);
 		return;
@@ -140,7 +145,7 @@ void ibr_lane_look(struct ibr_path *path)
 		lane->state = IBR_LANE_ASKED;
 		lane_queue(path);
 	}
-	lane_count_anew(path, period_ns());
+	lane_count_anew(path, period_ns(path));
 }
 
 /* Context: path->lock held. */
@@ -175,7 +180,7 @@ bool ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, struct 
 		old = lane->qp;
 		lane->qp = qp;
 		lane->state = IBR_LANE_UP;
-		lane_count_anew(path, idle_ns());
+		lane_count_anew(path, idle_ns(path));
 		path->counters.lanes++;
 		lane->heard_at = path->now;
 		/* The peer has lost the one before, and what it carried. */

@@ -67,8 +67,8 @@ void ibr_lane_start(struct ibr_path *path);
  * @path: whose @look_at has come
  *
  * A path asks if it has carried auto_uc_rate fragments a second, both ways, for at least a hundredth of
- * auto_uc_idle_ms, and gives it back after auto_uc_idle_ms with less than a tenth of that rate. Context: path->lock
- * held.
+ * auto_uc_idle_ms, and gives it back after auto_uc_idle_ms, but no less than eight round trips, with less than a tenth
+ * of that rate. Context: path->lock held.
  */
 void ibr_lane_look(struct ibr_path *path);
 
