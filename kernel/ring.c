@@ -300,7 +300,12 @@ static void ibr_ring_busy_poll(struct ibr_ring *ring, u32 count, ktime_t until)
 	}
 }
 
-/* Sleep until there are @count completions, or until @deadline (NULL: for ever). */
+/*
+ * Sleep until there are @count completions, or until @deadline (NULL: for ever).
+ *
+ * A signal without a handler (the process was stopped and continued, or traced) does not end a wait for ever, as
+ * the system call begins anew; one with a time limit would begin its time anew as well, and is given up.
+ */
 static int ibr_ring_sleep(struct ibr_ring *ring, u32 count, ktime_t *deadline)
 {
 	struct ibr_ring_waiter waiter = { .ring = ring, .count = count };
@@ -316,7 +321,7 @@ static int ibr_ring_sleep(struct ibr_ring *ring, u32 count, ktime_t *deadline)
 		if (ibr_ring_available(ring) >= count || timed_out)
 			break;
 		if (signal_pending(current)) {
-			error = -EINTR;
+			error = deadline ? -EINTR : -ERESTARTNOHAND;
 			break;
 		}
 		if (READ_ONCE(ring->overflow_count)) {

@@ -3,6 +3,8 @@
 // Completion rings: making, mapping, waiting; full ones, and nonsense in the shared pages.
 #include "abi.hpp"
 
+#include <fstream>
+
 namespace abi
 {
 namespace
@@ -160,6 +162,16 @@ KTAP_TEST(ring_map__survives_mremap_and_fork)
 
 // ---- waiting -------------------------------------------------------------------------------------
 
+// R, S, D, T, Z ... as in proc(5).
+char process_state(pid_t process)
+{
+	std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+	const std::string stat{std::istreambuf_iterator<char>(file), {}};
+	const std::size_t end = stat.rfind(')');
+
+	return end != std::string::npos && end + 2 < stat.size() ? stat[end + 2] : '?';
+}
+
 KTAP_TEST(ring_wait__bad_requests)
 {
 	Fd device = open_device();
@@ -213,6 +225,34 @@ KTAP_TEST(ring_wait__signal)
 	timer = {};
 	KTAP_REQUIRE_EQUAL(::setitimer(ITIMER_REAL, &timer, nullptr), 0);
 	KTAP_REQUIRE_EQUAL(::sigaction(SIGALRM, &before, nullptr), 0);
+}
+
+KTAP_TEST(ring_wait__stopped_and_continued)
+{
+	Node node;
+	const pid_t child = ::fork();
+	int status = -1;
+
+	if (!child) {
+		::_exit(node.ring.wait(1, forever) == 1 ? 0 : 1);
+	}
+	KTAP_REQUIRE(child > 0);
+	for (int i = 0; i < 3; i++) {
+		// It is in the wait: a child sleeps nowhere else. If it is over, it does not wait any more.
+		while (process_state(child) != 'S' && process_state(child) != 'Z')
+			::usleep(1000);
+		KTAP_REQUIRE_EQUAL(::kill(child, SIGSTOP), 0);
+		KTAP_REQUIRE_EQUAL(::waitpid(child, &status, WUNTRACED), child);
+		if (!WIFSTOPPED(status))
+			break;
+		KTAP_REQUIRE_EQUAL(::kill(child, SIGCONT), 0);
+		KTAP_REQUIRE_EQUAL(::waitpid(child, &status, WCONTINUED), child);
+	}
+	KTAP_REQUIRE(WIFCONTINUED(status));
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), nop(1)), 1);
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_CHECK(WIFEXITED(status));
+	KTAP_EQUAL(WEXITSTATUS(status), 0);
 }
 
 KTAP_TEST(ring_wait__for_several)

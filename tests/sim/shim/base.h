@@ -126,6 +126,7 @@ static inline bool test_and_clear_bit(unsigned int bit, unsigned long *map)
 
 /* Errors in pointers */
 #define ERESTARTNOINTR	513
+#define ERESTARTNOHAND	514
 #define MAX_ERRNO	4095
 
 static inline bool IS_ERR(const void *p)

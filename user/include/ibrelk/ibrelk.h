@@ -258,7 +258,8 @@ struct ibrelk_wait_options {
  * @param ring    the ring
  * @param options how
  * @return number of completions in the ring: fewer than count if time ran out; or -EINVAL (count, flags),
- *         -EINTR (a signal came)
+ *         -EINTR (a signal came; without a time limit, one that has a handler: a process that was stopped and
+ *         goes on, waits on)
  *
  * Returns without a system call if enough are there already, or come while it spins.
  */

@@ -413,7 +413,7 @@ struct ibrelk_completion {
  * @busy_poll_ns: how long of it to poll the adapter's completion queues instead of sleeping
  *
  * Returns the number of completions in the ring (maybe less than @count when time ran out).
- * Errors: EINVAL, EFAULT, EINTR.
+ * Errors: EINVAL, EFAULT, EINTR (a signal came; without a limit, one that has a handler).
  */
 struct ibrelk_ring_wait {
 	__u32 count;
