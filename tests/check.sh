@@ -29,10 +29,12 @@ add()
 	fi
 }
 
-# gtest PROGRAM [arguments]: runs a GoogleTest program, prints its failures, and ends with the plain line.
+# gtest PROGRAM [arguments]: runs a GoogleTest program, prints its failures, and ends with the plain line. What else it
+# said, how long each test took for one, is in build/logs.
 gtest()
 {
-	local log=$logs/gtest.$$ status good bad skips
+	local log status good bad skips
+	log=$logs/$(basename "$1")${IBRELK_LAB_KERNEL:+-$IBRELK_LAB_KERNEL}.log
 	"$@" >"$log" 2>&1
 	status=$?
 	good=$(grep -acE '^\[       OK \]' "$log")
@@ -42,7 +44,6 @@ gtest()
 	[ "$status" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
 	[ "$bad" -eq 0 ] || tail -n 400 "$log"
 	grep -aE '^\[  SKIPPED \]' -B 3 "$log" | grep -a 'Skipped'
-	rm -f "$log"
 	echo "$(basename "$1"): $good passed, $bad failed, $skips skipped"
 	gtest_good=$((gtest_good + good)) gtest_bad=$((gtest_bad + bad)) gtest_skips=$((gtest_skips + skips))
 }
