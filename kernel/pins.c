@@ -16,6 +16,7 @@
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/sched/mm.h>
@@ -308,13 +309,26 @@ static void space_invalidate(struct ibr_space *space, unsigned long first, unsig
 	}
 }
 
+/*
+ * mprotect() leaves the memory where it is. So does the kernel when it wants to know which node uses it, which it does
+ * every few seconds on a machine that has several: it takes all access away for a moment, and announces the same.
+ */
+static bool only_permissions(const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_PROTECTION_VMA;
+}
+
 static int space_invalidate_start(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
 	struct ibr_space *space = space_of(notifier);
 
 	spin_lock_bh(&space->lock);
-	space->invalidating++;
-	space_invalidate(space, range->start, range->end - 1, range->event == MMU_NOTIFY_UNMAP);
+	if (only_permissions(range)) {
+		space->permissions++;
+	} else {
+		space->invalidating++;
+		space_invalidate(space, range->start, range->end - 1, range->event == MMU_NOTIFY_UNMAP);
+	}
 	spin_unlock_bh(&space->lock);
 	return 0;
 }
@@ -323,6 +337,8 @@ static void space_invalidate_end(struct mmu_notifier *notifier, const struct mmu
 {
 	struct ibr_space *space = space_of(notifier);
 
+	if (only_permissions(range))
+		return;
 	spin_lock_bh(&space->lock);
 	space->invalidating--;
 	spin_unlock_bh(&space->lock);
@@ -608,6 +624,64 @@ static struct ibr_pins *pins_create(struct ibr_space *space, unsigned long first
 	return pins;
 }
 
+/*
+ * May the process still do what the range is pinned for, and does nobody want to be told of it (userfaultfd)?
+ * @permissions: space->permissions before. Whoever changes them has mmap_lock for writing when that is announced, so
+ * what is not seen here has not been counted.
+ */
+static bool pins_permitted(struct ibr_pins *pins, u64 permissions)
+{
+	unsigned long needed = pins->write ? VM_WRITE : VM_READ;
+	unsigned long at = pins->range.start;
+	struct ibr_space *space = pins->space;
+	struct vm_area_struct *vma;
+
+	if (mmap_read_lock_killable(space->mm))
+		return false;
+	do {
+		vma = find_vma(space->mm, at);
+		if (!vma || vma->vm_start > at || !(vma->vm_flags & needed) || vma->vm_flags & VM_UFFD_WP)
+			break;
+		at = vma->vm_end;
+	} while (at <= pins->range.last);
+	mmap_read_unlock(space->mm);
+	if (at <= pins->range.last)
+		return false;
+	spin_lock_bh(&space->lock);
+	pins->permitted = permissions;
+	spin_unlock_bh(&space->lock);
+	return true;
+}
+
+/* A range that is pinned already, or NULL. */
+static struct ibr_pins *pins_find(struct ibr_space *space, unsigned long first, unsigned long last, bool write)
+{
+	struct ibr_pins *pins;
+	u64 permissions;
+	bool good;
+
+	spin_lock_bh(&space->lock);
+	permissions = space->permissions;
+	pins = space_find(space, first, last, write);
+	if (pins && pins->users++ == 0)
+		pins_unidle(pins);
+	good = pins && pins->permitted == permissions;
+	space->hits += good;
+	space->misses += !pins;
+	spin_unlock_bh(&space->lock);
+	if (likely(!pins || good))
+		return pins;
+
+	good = pins_permitted(pins, permissions);
+	spin_lock_bh(&space->lock);
+	space->hits += good;
+	space->misses += !good;
+	if (!good)
+		pins_put(pins, 1);
+	spin_unlock_bh(&space->lock);
+	return good ? pins : NULL;
+}
+
 struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
 			      unsigned long limit)
 {
@@ -616,18 +690,9 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	bool quiet;
 	int ret;
 
-	spin_lock_bh(&space->lock);
-	pins = space_find(space, first, last, write);
-	if (pins) {
-		if (pins->users++ == 0)
-			pins_unidle(pins);
-		space->hits++;
-		spin_unlock_bh(&space->lock);
+	pins = pins_find(space, first, last, write);
+	if (pins)
 		return pins;
-	}
-	space->misses++;
-	spin_unlock_bh(&space->lock);
-
 	pins = pins_create(space, first, last, write);
 	if (!pins)
 		return ERR_PTR(-ENOMEM);
@@ -637,6 +702,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 
 	spin_lock_bh(&space->lock);
 	quiet = space->watched && space->openers && !space->invalidating;
+	pins->permitted = space->permissions;
 	interval_tree_insert(&pins->range, &space->hidden);
 	spin_unlock_bh(&space->lock);
 

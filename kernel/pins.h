@@ -41,6 +41,7 @@ struct page;
  * @openers: open endpoints and regions; without any, nothing stays pinned
  * @ended: the process has: regions have let go of what they had
  * @invalidating: changes that the kernel has announced, and not finished
+ * @permissions: counts the times that it announced a change only of what the process may do with its memory
  * @hits: ranges that were found pinned
  * @misses: ... and that were not
  */
@@ -61,6 +62,7 @@ struct ibr_space {
 	u32 openers;
 	bool ended;
 	u32 invalidating;
+	u64 permissions;
 	u64 hits;
 	u64 misses;
 };
@@ -81,6 +83,7 @@ struct ibr_space {
  *	none left: not to become idle
  * @fresh: in space->found: what is pinned is still what is there, as far as is known
  * @changed: the kernel has announced a change of it
+ * @permitted: what space->permissions was when the process was last seen to be permitted what @write says
  * @gone: a bit for each page that was unmapped while somebody used the range
  * @inline_gone: room for the bits of a small range
  * @inline_pages: ... and for its pages
@@ -100,6 +103,7 @@ struct ibr_pins {
 	bool passing;
 	bool fresh;
 	bool changed;
+	u64 permitted;
 	unsigned long *gone;
 	unsigned long inline_gone;
 	struct page *inline_pages[IBR_PINS_INLINE];

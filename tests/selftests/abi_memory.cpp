@@ -1375,6 +1375,33 @@ KTAP_TEST(memory__pinned_and_made_read_only)
 	exchange(node, pages.data(), 2);
 }
 
+// It is the same memory afterwards. (The kernel does the same now and then, to see which NUMA node uses it.)
+KTAP_TEST(memory__pinned_and_protected_for_a_while)
+{
+	Pages pages(kept);
+
+	for (int protection : {PROT_READ, PROT_NONE})
+		KTAP_EQUAL(misses(pages,
+				   [&] {
+					   pages.protect(protection);
+					   pages.protect(PROT_READ | PROT_WRITE);
+				   }),
+			0u);
+	// It may be read all the time.
+	Ends node;
+	std::vector<std::uint8_t> back(kept);
+
+	exchange(node, pages.data(), 5);
+	pages.protect(PROT_READ);
+	KTAP_EQUAL(transfer(node, pages.data(), back.data(), kept), 0);
+	KTAP_CHECK(std::memcmp(pages.data(), back.data(), kept) == 0);
+	// And of a range that may be written only in part, that part.
+	KTAP_REQUIRE_EQUAL(::mprotect(pages.data(), page_size(), PROT_READ | PROT_WRITE), 0);
+	KTAP_EQUAL(transfer(node, back.data() + 100, pages.data(), page_size()), 0);
+	KTAP_CHECK(std::memcmp(pages.data(), back.data() + 100, page_size()) == 0);
+	KTAP_EQUAL(node.post(recv(pages.data(), kept, 1, 2)), -EFAULT);
+}
+
 bool drop_capability(unsigned capability)
 {
 	__user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
@@ -1447,6 +1474,27 @@ void fd_pass(int socket, int fd)
 }
 
 // Or anybody could keep memory pinned that counts against no process any more.
+KTAP_TEST(memory__region_protected_for_a_while)
+{
+	Ends node;
+	const std::size_t bytes = 20 << 20;
+	auto data = pattern(kept, 8);
+	Pages pages(bytes);
+	auto *source = pages.data() + (10 << 20);
+	Fd writable(region(node, pages.data(), bytes, IBRELK_REGION_WRITE));
+
+	KTAP_REQUIRE(writable.get() >= 0);
+	pages.protect(PROT_NONE);
+	KTAP_EQUAL(node.post(recv(pages.data(), kept, 1, 2)), -EFAULT);
+	pages.protect(PROT_READ | PROT_WRITE);
+
+	const auto before = endpoint_info(node).pin_misses;
+	std::memcpy(source, data.data(), kept);
+	KTAP_EQUAL(transfer(node, source, pages.data() + 777, kept), 0);
+	KTAP_CHECK(std::memcmp(pages.data() + 777, data.data(), kept) == 0);
+	KTAP_EQUAL(endpoint_info(node).pin_misses, before);
+}
+
 KTAP_TEST(memory__region_does_not_outlive_its_process)
 {
 	settle(0);

@@ -73,11 +73,14 @@ u8 *Heap::get(u64 pages)
 void Heap::put(u8 *memory, u64 pages)
 {
 	if (sim_config.unmap && sim_chance(stream, sim_config.unmap)) {
-		sim_mm_change(mm_, memory, pages * PAGE_SIZE, true);
+		sim_mm_change(mm_, memory, pages * PAGE_SIZE, MMU_NOTIFY_UNMAP);
 		madvise(memory, pages * PAGE_SIZE, MADV_DONTNEED);
 		// As fork() does: all of it might be other memory from now on, and is not.
 		if (sim_chance(stream, 200'000))
-			sim_mm_change(mm_, base_, used_, false);
+			sim_mm_change(mm_, base_, used_, MMU_NOTIFY_CLEAR);
+		// As mprotect() does: it is the same, and may be used as before.
+		else if (sim_chance(stream, 200'000))
+			sim_mm_change(mm_, base_, used_, MMU_NOTIFY_PROTECTION_VMA);
 	}
 	free_[pages].push_back(memory);
 }

@@ -87,15 +87,15 @@ static void page_unmap(page *page)
 	page->mapped = false;
 }
 
-void sim_mm_change(mm_struct *mm, void *start, u64 bytes, bool unmap)
+void sim_mm_change(mm_struct *mm, void *start, u64 bytes, mmu_notifier_event event)
 {
 	const u64 from = reinterpret_cast<u64>(start);
-	const mmu_notifier_range range{mm, from, from + bytes, unmap ? MMU_NOTIFY_UNMAP : MMU_NOTIFY_CLEAR};
+	const mmu_notifier_range range{mm, from, from + bytes, event};
 
 	if (mm->notifier)
 		mm->notifier->ops->invalidate_range_start(mm->notifier, &range);
 	for (auto it = pages_pinned.lower_bound({mm, from});
-		unmap && it != pages_pinned.end() && it->first < std::pair{mm, from + bytes};) {
+		event == MMU_NOTIFY_UNMAP && it != pages_pinned.end() && it->first < std::pair{mm, from + bytes};) {
 		page_unmap(it->second);
 		it = pages_pinned.erase(it);
 	}

@@ -91,8 +91,37 @@ bool sim_page_of_file(const struct page *page);
 #define memcpy_to_page(page, offset, from, bytes)	memcpy((page)->address + (offset), from, bytes)
 #define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (page)->address + (offset), bytes)
 
+/* All of it may be read and written. */
+#define VM_READ		1ul
+#define VM_WRITE	2ul
+#define VM_EXEC		4ul
+#define VM_SHARED	8ul
+#define VM_UFFD_WP	16ul
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_pgoff, vm_flags;
+};
+
+static inline int mmap_read_lock_killable(struct mm_struct *mm)
+{
+	(void)mm;
+	sim_might_sleep("mmap_read_lock_killable");
+	return 0;
+}
+
+#define mmap_read_unlock(mm)	((void)(mm))
+
+static inline struct vm_area_struct *find_vma(struct mm_struct *mm, unsigned long address)
+{
+	static struct vm_area_struct all = { 0, -1ul, 0, VM_READ | VM_WRITE };
+
+	(void)mm;
+	(void)address;
+	return &all;
+}
+
 /* Being told what becomes of it */
-enum mmu_notifier_event { MMU_NOTIFY_UNMAP, MMU_NOTIFY_CLEAR };
+enum mmu_notifier_event { MMU_NOTIFY_UNMAP, MMU_NOTIFY_CLEAR, MMU_NOTIFY_PROTECTION_VMA };
 
 struct mmu_notifier_range {
 	struct mm_struct *mm;
@@ -117,8 +146,8 @@ struct mmu_notifier {
 struct mmu_notifier *mmu_notifier_get(const struct mmu_notifier_ops *ops, struct mm_struct *mm);
 void mmu_notifier_put(struct mmu_notifier *notifier);
 #define mmu_notifier_synchronize()	do { } while (0)
-/* Of whole pages: they are another memory from now on (@unmap), or only seem so. */
-void sim_mm_change(struct mm_struct *mm, void *start, u64 bytes, bool unmap);
+/* Of whole pages: they are another memory from now on (MMU_NOTIFY_UNMAP), or only seem so. */
+void sim_mm_change(struct mm_struct *mm, void *start, u64 bytes, enum mmu_notifier_event event);
 /* How many of its pages are pinned now, of those that it still has. */
 u64 sim_pages_pinned(const struct mm_struct *mm);
 /* The process ends. */
@@ -152,13 +181,6 @@ static inline unsigned long clear_user(void *to, unsigned long bytes)
 struct inode;
 struct file;
 struct poll_table_struct;
-
-struct vm_area_struct {
-	unsigned long vm_start, vm_end, vm_pgoff, vm_flags;
-};
-
-#define VM_SHARED	1ul
-#define VM_EXEC		2ul
 #define vm_insert_page(vma, address, page)	0
 #define vmalloc_to_page(address)		((struct page *)(address))
 
