@@ -211,6 +211,18 @@ void Client::take_counters(
 
 Row Client::measure(std::uint64_t bytes)
 {
+	try {
+		return measure_size(bytes);
+	} catch (const tool::Failure &) {
+		// Nobody waits for the answer, but the server need not wait for us.
+		run_++;
+		send(ControlType::bye, {});
+		throw;
+	}
+}
+
+Row Client::measure_size(std::uint64_t bytes)
+{
 	Row row;
 
 	row.mode = link_.endpoint.mode();

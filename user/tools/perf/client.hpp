@@ -27,6 +27,7 @@ public:
 private:
 	/// Iterations, and with them all that the server has to know.
 	[[nodiscard]] Plan plan(std::uint64_t bytes, std::uint64_t count) const;
+	Row measure_size(std::uint64_t bytes);
 	void measure_latency(Row &row, std::uint64_t warmup);
 	void measure_overlap(Row &row, const ibrelk_counters &before, std::uint64_t warmup, bool receive);
 	void measure_stream(Row &row, std::uint64_t count, bool timed);

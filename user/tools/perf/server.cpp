@@ -23,10 +23,14 @@ constexpr std::uint64_t idle_slice_ns = 200 * ms;
 constexpr std::uint64_t quiet_eager_ns = 20 * ms;
 constexpr std::uint64_t quiet_rendezvous_ns = 300 * ms;
 
+bool same_session(const ControlEvent &a, const ControlEvent &b)
+{
+	return a.link == b.link && a.peer == b.peer && a.message.session == b.message.session;
+}
+
 bool same_run(const ControlEvent &a, const ControlEvent &b)
 {
-	return a.link == b.link && a.peer == b.peer && a.message.session == b.message.session &&
-		a.message.run == b.message.run;
+	return same_session(a, b) && a.message.run == b.message.run;
 }
 
 } // namespace
@@ -97,12 +101,18 @@ void Server::handle(const ControlEvent &event)
 	switch (event.message.type) {
 	case ControlType::prepare: handle_prepare(event); break;
 	case ControlType::finish: handle_finish(event); break;
-	case ControlType::bye:
-		reply(event, ControlType::farewell);
-		goodbye_ = served_;
-		break;
+	case ControlType::bye: handle_bye(event); break;
 	default: break;
 	}
+}
+
+void Server::handle_bye(const ControlEvent &event)
+{
+	// In the middle of a run, it has failed over there, or was interrupted: nothing more will come of it.
+	if (active_ && same_session(event, active_->origin))
+		complete(-ECANCELED);
+	reply(event, ControlType::farewell);
+	goodbye_ = served_;
 }
 
 void Server::handle_prepare(const ControlEvent &event)
@@ -192,7 +202,7 @@ void Server::drive()
 		stream.wait();
 	}
 	if (finished())
-		complete();
+		complete(active_->run().stalled() ? -ETIMEDOUT : 0);
 }
 
 bool Server::finished() const
@@ -212,7 +222,7 @@ bool Server::finished() const
 	return sent && now_ns() - run.last_progress_ns() > (eager ? quiet_eager_ns : quiet_rendezvous_ns);
 }
 
-void Server::complete()
+void Server::complete(int unfinished)
 {
 	const std::unique_ptr<Active> active = std::move(active_);
 	const Run &run = active->run();
@@ -221,8 +231,8 @@ void Server::complete()
 
 	report.counters =
 		subtract(side_.counters(active->origin.link->endpoint.mode()), active->counters_before);
-	if (!report.status && !whole && run.stalled())
-		report.status = -ETIMEDOUT;
+	if (!report.status && !whole)
+		report.status = unfinished;
 	report.tail_ns = now_ns() - run.last_progress_ns();
 	reply(active->origin, ControlType::result, report);
 	if (report.status || report.mismatched)

@@ -43,11 +43,13 @@ private:
 	void handle(const ControlEvent &event);
 	void handle_prepare(const ControlEvent &event);
 	void handle_finish(const ControlEvent &event);
+	void handle_bye(const ControlEvent &event);
 	void begin(const ControlEvent &event);
 	[[nodiscard]] bool acceptable(const Plan &plan) const;
 	void drive();
 	[[nodiscard]] bool finished() const;
-	void complete();
+	/// The run is over; @p unfinished is its status if it is not whole and nothing else was wrong.
+	void complete(int unfinished);
 	void reply(const ControlEvent &to, ControlType type, const Report &report = {});
 	void note(const ControlEvent &event, const Report &report) const;
 
