@@ -49,12 +49,12 @@ protected:
 			lab().wait_until(node, "! " + built("user/tools/ibrelk") + shows_lane);
 	}
 
-	static lab::Job endless()
+	static lab::Job endless(unsigned bytes = 32768)
 	{
 		return lab().start(1,
-			built("user/tools/ibrelk-perf") +
-				" bibandwidth 10.1.0.2 --mixed --verify --timeout 60 "
-				"--iterations 100000000 --size 32768 --mode auto");
+			fmt::format("exec {} bibandwidth 10.1.0.2 --mixed --verify --timeout 60 --iterations 100000000 "
+				    "--size {} --mode auto",
+				built("user/tools/ibrelk-perf"), bytes));
 	}
 
 	static void stop(lab::Job &job)
@@ -86,6 +86,15 @@ TEST_F(Auto, much_traffic_gets_a_connection_that_is_given_back)
 		wait_for_none();
 		perf("latency --iterations 2 --size 8,65536 --mode auto");
 	}
+}
+
+TEST_F(Auto, long_messages_are_written_by_it)
+{
+	Growth written = growth(2, "rx_written", "auto");
+	auto traffic = endless(1 << 20);
+
+	EXPECT_TRUE(written.reaches(1000, Duration(60), [&] { return traffic.running(); }));
+	stop(traffic);
 }
 
 TEST_F(Auto, comes_and_goes_on_a_bad_wire)
