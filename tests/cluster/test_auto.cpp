@@ -52,7 +52,8 @@ protected:
 	static lab::Job endless(unsigned bytes = 32768)
 	{
 		return lab().start(1,
-			fmt::format("exec {} bibandwidth 10.1.0.2 --mixed --verify --timeout 60 --iterations 100000000 "
+			fmt::format("exec {} bibandwidth 10.1.0.2 --mixed --verify --timeout 60 --iterations "
+				    "100000000 "
 				    "--size {} --mode auto",
 				built("user/tools/ibrelk-perf"), bytes));
 	}

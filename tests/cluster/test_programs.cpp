@@ -17,14 +17,16 @@ class Programs : public ClusterTest
 {
 };
 
-// A client that is interrupted says so, or its server would serve nobody else for as long as it may be silent.
+// A client that is interrupted says so, or its server would serve nobody else for as long as it may be
+// silent.
 TEST_F(Programs, interrupted_client_leaves_its_server_to_others)
 {
 	need_server();
 	Growth sent = growth(1, "tx_messages", "uc-reliable");
 	auto client = lab().start(1,
 		"exec " + built("user/tools/ibrelk-perf") +
-			" bandwidth 10.1.0.2 --iterations 100000000 --size 8 --timeout 3600 --mode uc-reliable");
+			" bandwidth 10.1.0.2 --iterations 100000000 --size 8 --timeout 3600 --mode "
+			"uc-reliable");
 
 	ASSERT_TRUE(sent.reaches(100));
 	client.kill(15);

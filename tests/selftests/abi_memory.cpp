@@ -202,8 +202,8 @@ void exchange_sizes(Ends &node, Pages &pages, Way way = Way::written)
 
 constexpr std::size_t kind_bytes = 5 << 20;
 
-// No test of ours, but of the machine's kernel (UML's once failed it): memory that is gone, is gone for the process,
-// even if other memory comes to the same place within the same system call.
+// No test of ours, but of the machine's kernel (UML's once failed it): memory that is gone, is gone for the
+// process, even if other memory comes to the same place within the same system call.
 KTAP_TEST(memory__forgotten_by_the_machine)
 {
 	constexpr std::size_t table = 2 << 20; // what one page table maps
@@ -217,14 +217,14 @@ KTAP_TEST(memory__forgotten_by_the_machine)
 		Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
 
 		room.unmap();
-		if (::mmap(memory, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-			memory)
+		if (::mmap(memory, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			    0) != memory)
 			::_exit(1);
 		std::memset(memory, 1, table);
 		// Of the file only the first page is there.
 		if (::ftruncate(file.get(), static_cast<off_t>(page_size())) ||
-			::mmap(memory, table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, file.get(),
-				0) != memory)
+			::mmap(memory, table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+				file.get(), 0) != memory)
 			::_exit(2);
 		::_exit(3 + static_cast<int>(static_cast<volatile std::byte *>(memory)[table / 2]));
 	}

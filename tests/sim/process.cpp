@@ -94,8 +94,8 @@ void sim_mm_change(mm_struct *mm, void *start, u64 bytes, mmu_notifier_event eve
 
 	if (mm->notifier)
 		mm->notifier->ops->invalidate_range_start(mm->notifier, &range);
-	for (auto it = pages_pinned.lower_bound({mm, from});
-		event == MMU_NOTIFY_UNMAP && it != pages_pinned.end() && it->first < std::pair{mm, from + bytes};) {
+	for (auto it = pages_pinned.lower_bound({mm, from}); event == MMU_NOTIFY_UNMAP &&
+		it != pages_pinned.end() && it->first < std::pair{mm, from + bytes};) {
 		page_unmap(it->second);
 		it = pages_pinned.erase(it);
 	}
