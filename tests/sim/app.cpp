@@ -434,6 +434,8 @@ Peer *Apps::peer_for(Life &life, u32 slot, bool loop)
 
 bool Apps::make_send(Life &life, ibrelk_command &command)
 {
+	if (!life.refused.empty())
+		return take_refused(life, command);
 	const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
 	const bool same = slot / sim_config.endpoints == life.node;
 
@@ -475,6 +477,20 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 		send->pieces.cut(command);
 		send->pieces.scatter(send->buffer.get(), send->length);
 	}
+	left_--;
+	sends[send->id] = std::move(send);
+	return true;
+}
+
+// As a program does that is told to come back: what was refused is made no second time, which takes long if
+// it is large.
+bool Apps::take_refused(Life &life, ibrelk_command &command)
+{
+	if (!left_)
+		return false;
+	auto [refused, send] = std::move(life.refused.front());
+	life.refused.pop_front();
+	command = refused;
 	left_--;
 	sends[send->id] = std::move(send);
 	return true;
@@ -663,11 +679,12 @@ bool Apps::make_room(Life &life, ibrelk_command &command)
 					     : make_cancel(life, command);
 }
 
-// It was not accepted, so it never was.
-void Apps::withdraw(const ibrelk_command &command)
+// It was not accepted, so it never was. Of several that were not, the last one comes first.
+void Apps::withdraw(Life &life, const ibrelk_command &command)
 {
 	if (command.opcode == IBRELK_OP_SEND) {
-		sends.erase(command.user_data);
+		auto send = sends.extract(command.user_data);
+		life.refused.emplace_front(command, std::move(send.mapped()));
 		left_++;
 	} else if (command.opcode == IBRELK_OP_CANCEL) {
 		cancels.erase(command.user_data);
@@ -720,8 +737,8 @@ bool Apps::submit(Life &life)
 			sim_fail("submit", "a right command is refused: %d", accepted);
 		accepted = 0;
 	}
-	for (std::size_t i = static_cast<std::size_t>(accepted); i < commands.size(); i++)
-		withdraw(commands[i]);
+	for (std::size_t i = commands.size(); i-- > static_cast<std::size_t>(accepted);)
+		withdraw(life, commands[i]);
 	for (int i = 0; i < accepted; i++)
 		sim_counts.messages += commands[static_cast<std::size_t>(i)].opcode == IBRELK_OP_SEND;
 	const bool only_cancels = draining_ && commands[0].opcode == IBRELK_OP_CANCEL;

@@ -184,6 +184,8 @@ struct Life {
 	u64 receives = 0;
 	u64 idle = 0; // steps in which nothing happened
 	std::map<u32, u64> streams;
+	std::deque<std::pair<ibrelk_command, std::unique_ptr<Send>>>
+		refused; // to be tried again, in their order
 };
 
 class Apps
@@ -234,13 +236,14 @@ private:
 	void make_buffer(Receive &receive, ibrelk_command &command);
 	Peer *peer_for(Life &life, u32 slot, bool loop);
 	bool make_send(Life &life, ibrelk_command &command);
+	bool take_refused(Life &life, ibrelk_command &command);
 	bool make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged);
 	bool make_multi(Life &life, ibrelk_command &command);
 	bool make_probe(Life &life, ibrelk_command &command);
 	bool make_claimed(Life &life, ibrelk_command &command);
 	bool make_cancel(Life &life, ibrelk_command &command);
 	bool make_room(Life &life, ibrelk_command &command);
-	void withdraw(const ibrelk_command &command);
+	void withdraw(Life &life, const ibrelk_command &command);
 	u64 draw_length(bool may_be_big);
 
 	std::vector<Life *> slot_;
