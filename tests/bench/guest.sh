@@ -58,13 +58,13 @@ insns()
 		END { printf "%.0f\n", now - idle }' /proc/timer_list
 }
 
-# wire LOSS DELAY: from here on, each direction loses so many percent of its packets, and delays them by so many ms.
-# A wire that does neither has no netem, which costs some instructions per packet.
+# wire LOSS DELAY [netem]: from here on, each direction loses so many percent of its packets, and delays them by so many
+# ms. A wire that does neither has no netem, which costs some instructions per packet, unless it is asked for.
 wire()
 {
 	loss=$1 delay=$2
 	[ -n "$measuring" ] || return
-	if [ "$loss $delay" = '0 0' ]; then
+	if [ "$loss $delay ${3:-}" = '0 0 ' ]; then
 		tc qdisc del dev v0 root 2>/dev/null
 		$far tc qdisc del dev v1 root 2>/dev/null
 		return
@@ -537,10 +537,20 @@ losses()
 	rc-native | uc-reliable | ud-reliable)
 		[ "$loss $delay" = '0 0' ] || ours latency "$1" 8,4096 500 50 64
 		ours latency "$1" 65536 200 20 64
-		[ "$loss $delay" = '0 0' ] && return
+		# What loss is held against: the same, by way of a netem that loses nothing.
+		if [ "$loss $delay" = '0 0' ]; then
+			case $1 in rc-*) return ;; esac
+			wire 0 0 netem
+			suffix=_netem
+		fi
 		# Enough for what chance does to one run not to be what is seen.
 		ours bandwidth "$1" 4096 6000 100 64
 		ours bandwidth "$1" 65536 800 10 16
+		if [ "$loss $delay" = '0 0' ]; then
+			suffix=
+			wire 0 0
+			return
+		fi
 		case $1/$delay in rc-native/0 | uc-reliable/0) ours bandwidth "$1" 1048576 32 4 8 ;; esac
 		;;
 	esac

@@ -35,11 +35,14 @@ function table(title, metric,    i, j, columns, texts, cell, any) {
 # speed(MODE, SIZE, LOSS, DELAY): the name of a row.
 function speed(mode, size, loss, delay) { return key(mode "/bandwidth_mbps/" size, loss "/" delay) }
 
-# lossless(SIZE, TEXT OF IT, LOSS, DELAY, GOAL): what is left of the bandwidth.
-function lossless(size, text, loss, delay, goal,    i) {
-	for (i = 1; i in ours; i++)
+# lossless(SIZE, TEXT OF IT, LOSS, DELAY, GOAL): what is left of the bandwidth. netem is on the wire in either case, as it
+# is in one with delay.
+function lossless(size, text, loss, delay, goal,    i, whole) {
+	for (i = 1; i in ours; i++) {
+		whole = key(ours[i] "/bandwidth_mbps" (delay ? "" : "_netem") "/" size, "0/" delay)
 		ratio("bandwidth " text ", delay " delay " ms, " name[ours[i]] " at " loss " % / without loss",
-			speed(ours[i], size, loss, delay), speed(ours[i], size, 0, delay), goal)
+			speed(ours[i], size, loss, delay), whole, goal)
+	}
 }
 
 # Of the round trips of 8 B over a wire that loses 1 % each way, the worst 2 % had to be repaired; P99 is the typical
