@@ -96,7 +96,7 @@ pieces-leak | leak | pieces=1000000 modes=32 size_max=70000 | memory.c | s/\tkfr
 pins-stale | bytes | unmap=1000000 modes=32 size_max=33000 pin=0 | pins.c | s/\tspace_invalidate\(space, range->start.*?;\n//s
 pins-kept | bound | pin_cache_mib=1 modes=32 size_max=70000 big=300000 pin=0 | pins.c | s/\tif \(space_shrink\(space, space->idle_max - pins->nr_pages\)\) \{.*?\n\t\}\n//s
 pins-closed | leak\|reference\|memory\|work | modes=32 size_max=33000 pin=0 | pins.c | s/&& space->openers && /\&\& /; s/\t\tspace_trim\(space, 0\);\n\t\tif \(cancel/\t\tif (cancel/
-pins-again | bound\|leak\|memory\|shim\|Segmentation | modes=32 size_max=33000 pin=0 | pins.c | s/if \(pins->users\+\+ == 0\)/if (pins->users == 0)/
+pins-again | bound\|leak\|memory\|shim\|Segmentation | modes=32 size_max=33000 pin=0 | pins.c | s/if \(pins && pins->users\+\+ == 0\)/if (pins && pins->users == 0)/
 multi-leak | leak | multis=500000 | recv.c | s/\t\tkmem_cache_free\(recv_cache, part\);\n/\t\t;\n/
 write-name | bytes | modes=4 nodes=2 endpoints=1 messages=24 size_max=70000 big=300000 zero_copy_min=1 mtu=256 loss=30000 | rendezvous.c | s/(\twindow->state = window->mr \? IBR_WINDOW_CLOSING : IBR_WINDOW_FREE;\n)/$1\tif (window->name)\n\t\tpath->written[window->name & ~WIRE_CTS_KEY] = NULL;\n\twindow->name = 0;\n/; s/(static void window_close\(struct ibr_window \*window\)\n\{\n)/$1\tstruct ibr_path *path = window->transfer->flow->path;\n\n/
 write-unit | bytes\|progress | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/into \/ send->window\[0\].unit << WIRE_IMMEDIATE_UNIT;/(into \/ send->window[0].unit ^ 1) << WIRE_IMMEDIATE_UNIT;/
