@@ -581,6 +581,12 @@ static void check_known(const struct ibr_path *path)
 	if (c->replay || c->corrupt || c->wedges || c->qp_errors || c->post_errors || c->arm_errors || c->flaps ||
 	    c->partitions)
 		return;
+	/*
+	 * A call that is overtaken by the next one, made after a second (ANSWER_MS), is answered in its place; and the answer's
+	 * queue pair may get the number of that which the peer was told of.
+	 */
+	if (c->reuse && c->cm_delay_us > 1000000)
+		return;
 	port = ibr_port_find_gid(path->key.local_gid);
 	if (!port)
 		return;
