@@ -150,6 +150,7 @@ struct rel_rtt {
  * @window_keep: recoveries until it shrinks back
  * @reordered: the path has been seen to reorder
  * @probed: a tail loss probe was sent, and nothing was acknowledged since: now the RTO counts
+ * @excused: the tail probe was put off, since this node was late itself, and nothing was acknowledged since
  * @silent: a time-out has passed since, and no header came: the peer is asked, and sent nothing else. Only while
  *	something is in flight
  * @answers: after time-outs, since something was acknowledged; counted up to some
@@ -166,6 +167,7 @@ struct rel_loss {
 	u8 window_keep;
 	bool reordered;
 	bool probed;
+	bool excused;
 	bool silent;
 	u8 answers;
 	u8 backoff;

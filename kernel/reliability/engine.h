@@ -73,6 +73,7 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now);
 static inline void rel_loss_revive(struct rel_loss *loss)
 {
 	loss->probed = false;
+	loss->excused = false;
 	loss->silent = false;
 	loss->answers = 0;
 	loss->backoff = 0;

@@ -210,10 +210,20 @@ void rel_loss_handle_tail(struct rel_conn *conn, u64 now)
 {
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
+	u64 late_ns = now - conn->timer_ns[REL_TIMER_TAIL];
 
 	rel_timer_disarm(conn, REL_TIMER_TAIL);
 	if (rel_assert(sender->in_flight))
 		return;
+	/*
+	 * For so long this node has not come to look after its timers, and so hardly after what it has received: that
+	 * nothing is known to be acknowledged says nothing yet. Once, or it would never find out.
+	 */
+	if (late_ns > conn->rtt.probe_ns / 4 && !loss->excused) {
+		loss->excused = true;
+		rel_timer_arm(conn, REL_TIMER_TAIL, now + conn->rtt.probe_ns);
+		return;
+	}
 	loss->probed = true;
 	if (rel_send_fits(conn) && (conn->config.native || rel_credit_allows(conn)))
 		rel_loss_declare(conn, sender->floor + rel_bits_last(sender->flight),

@@ -474,6 +474,39 @@ TEST(rel_loss_handle_tail, sends_the_last_packet_again_once)
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_TIMEOUT], 0u);
 }
 
+// What came meanwhile, this side has not looked at either.
+TEST(rel_loss_handle_tail, waits_once_more_if_this_side_is_late)
+{
+	for (const u64 late : {0 * us, probe_ns / 4, probe_ns / 4 + 1, 100 * ms}) {
+		Warm side;
+		const bool excused = late > probe_ns / 4;
+
+		side.send_many(3);
+		side.now = side.next_timeout() + late;
+		rel_handle_timeout(&side.conn, side.now);
+		ASSERT_EQ(side.lost.size(), excused ? 0u : 1u) << late;
+		if (!excused)
+			continue;
+		EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.probe_ns);
+		side.now = side.next_timeout() + late;
+		rel_handle_timeout(&side.conn, side.now);
+		EXPECT_EQ(side.lost, (Losses{{3, REL_LOST_PROBE}})) << "but only once";
+	}
+}
+
+TEST(rel_loss_handle_tail, may_be_late_again_after_progress)
+{
+	Warm side;
+
+	side.send_many(3);
+	for (u32 acked = 1; acked <= 2; acked++) {
+		side.now = side.next_timeout() + 100 * ms;
+		rel_handle_timeout(&side.conn, side.now);
+		ASSERT_EQ(side.lost.size(), 0u) << acked;
+		side.take(side.peer_ack(side.n + acked));
+	}
+}
+
 TEST(rel_loss_handle_tail, is_armed_again_after_progress)
 {
 	Warm side;
