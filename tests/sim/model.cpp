@@ -35,14 +35,23 @@ bool fits(const Receive &receive, const Send &send)
 		(!receive.from.generation || receive.from.generation == send.from->addr.generation);
 }
 
-// Nobody waits for a send of whose success nobody hears: what it was matched with is pending as long as it is
-// under way.
+// Nobody waits for a send of whose success nobody hears, nor, unless all has to arrive, for one that was copied when it
+// completed.
+bool is_unwatched(const Send &send)
+{
+	if (send.taken)
+		return false;
+	if (send.status == pending)
+		return send.quiet;
+	return !send.status && send.level < IBRELK_LEVEL_DELIVERED && !model_gentle();
+}
+
+// What such a send was matched with is pending as long as it is under way.
 bool may_be_taken(const Receive &receive)
 {
 	return std::any_of(apps.sends.begin(), apps.sends.end(), [&](const auto &entry) {
 		const Send &send = *entry.second;
-		return send.quiet && send.status == pending && !send.taken &&
-			send.to.slot == receive.at->slot && fits(receive, send);
+		return is_unwatched(send) && send.to.slot == receive.at->slot && fits(receive, send);
 	});
 }
 
@@ -250,6 +259,12 @@ void model_received(Receive &receive, Send &send, const ibrelk_completion &compl
 	case -ENODEV:
 	case -ENOMEM:
 	case -EFAULT:
+	case -ECONNREFUSED:
+	case -EHOSTUNREACH:
+	case -ECONNABORTED:
+	case -EBUSY:
+	case -EPROTO:
+	case -EOPNOTSUPP:
 		if (model_gentle())
 			sim_fail("status", "receive %llu fails with %d although nothing ends its flow",
 				receive.id, completion.status);
