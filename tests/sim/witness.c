@@ -31,7 +31,8 @@ struct watch {
 	u64 owing;			/* since when it has owed something, and nothing was heard; 0: not */
 	bool down;
 	const struct ibr_outflow *turn;	/* who has sent last ... */
-	u32 messages;			/* ... so many in a row, while others wait */
+	const struct ibr_outflow *next;	/* ... and whose turn comes after it ... */
+	u32 messages;			/* ... so many in a row, since this one waits */
 	struct {
 		const struct ibr_outflow *flow;	/* it waits for its turn ... */
 		u64 message;			/* ... to send this one, by its user's data, ... */
@@ -162,8 +163,19 @@ static bool must_wait(const struct ibr_path *path, const struct ibr_outflow *flo
 	       flow->unpaid >= flow->unpaid_max;
 }
 
+static const struct ibr_outflow *next_turn(const struct ibr_path *path, const struct ibr_outflow *flow)
+{
+	const struct ibr_outflow *other;
+
+	list_for_each_entry(other, &path->ready, ready)
+		if (other != flow)
+			return other;
+	return NULL;
+}
+
 bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 {
+	const struct ibr_outflow *next;
 	struct watch *watch = watch_of(path);
 	u32 unpaid = flow->unpaid, announced = flow->announced;
 	bool waits = must_wait(path, flow), sent = __real_ibr_send_start(path, flow);
@@ -180,13 +192,13 @@ bool __wrap_ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	for (i = 0; i < WAITING_MAX; i++)
 		if (watch->waiting[i].flow == flow)
 			watch->waiting[i].flow = NULL;
-	if (watch->turn != flow)
+	/* What it sent while it was alone, or while another waited who has left, was not at the cost of this one. */
+	next = next_turn(path, flow);
+	if (watch->turn != flow || watch->next != next)
 		watch->messages = 0;
 	watch->turn = flow;
-	/* What it sends while it is alone is not at the cost of anybody. */
-	if (list_empty(&path->ready) || list_is_singular(&path->ready))
-		watch->messages = 0;
-	else if (++watch->messages > WIRE_FRAMES_MAX + 1)
+	watch->next = next;
+	if (next && ++watch->messages > WIRE_FRAMES_MAX + 1)
 		sim_fail("turn", "path: a flow sent %u messages in a row while another waits", watch->messages);
 	return true;
 }
