@@ -153,6 +153,23 @@ BENCHMARK_CAPTURE(message_exact, alone, 0, Tags::all_equal);
 BENCHMARK_CAPTURE(message_exact, behind_10000_different_tags, 10000, Tags::all_different);
 BENCHMARK_CAPTURE(message_exact, behind_10000_of_another_tag, 10000, Tags::all_equal);
 
+/* The oldest of many: its receive is posted, and it comes again, the youngest now. */
+void message_exact_head(benchmark::State &state, size_t waiting, Tags tags)
+{
+	Table table;
+	match_recv recv{};
+
+	table.keep_many(waiting, tags);
+	recv.source = 1;
+	while (state.KeepRunning()) {
+		match_message_keep(table, match_recv_post(table, &recv));
+		if (tags == Tags::all_different)
+			recv.tag = recv.tag + 1 == waiting ? 0 : recv.tag + 1;
+	}
+}
+BENCHMARK_CAPTURE(message_exact_head, of_10000_different_tags, 10000, Tags::all_different);
+BENCHMARK_CAPTURE(message_exact_head, of_10000_equal_tags, 10000, Tags::all_equal);
+
 /* A wildcard that fits the oldest, and (linear) one that fits only the youngest. */
 void message_any(benchmark::State &state, size_t waiting)
 {

@@ -374,7 +374,7 @@ matching()
 		for size in 0 10000; do row match match_${what}_ns $size ns; done
 	done
 	for what in recv_exact_equal recv_exact_head recv_exact_head_equal recv_behind_wildcards message_exact_equal \
-		message_any; do
+		message_exact_head message_exact_head_equal message_any; do
 		row match match_${what}_ns 10000 ns
 	done
 }
@@ -610,6 +610,7 @@ sizes()
 		suffix=
 		ours overlap "$1" $overlap_sizes 40 2 64
 		ours overlap "$1" 4194304 10 1 64
+		ours overlap "$1" 16777216,67108864 5 1 64
 		;;
 	esac
 }

@@ -142,6 +142,7 @@ END {
 	ratio("an exact receive and its message, behind 10,000 / alone", "match/match_recv_exact_ns/10000", "match/match_recv_exact_ns/0", -1.5)
 	ratio("the same, if the 10,000 have one tag", "match/match_recv_exact_equal_ns/10000", "match/match_recv_exact_ns/0", -1.5)
 	ratio("the oldest of 10,000 receives / one alone", "match/match_recv_exact_head_ns/10000", "match/match_recv_exact_ns/0", -1.5)
+	ratio("the oldest of 10,000 unexpected messages / one alone", "match/match_message_exact_head_ns/10000", "match/match_message_exact_ns/0", -1.5)
 	ratio("an unexpected message and its receive, behind 10,000 / alone", "match/match_message_exact_ns/10000", "match/match_message_exact_ns/0", -1.5)
 	ratio("the same, if the 10,000 have one tag", "match/match_message_exact_equal_ns/10000", "match/match_message_exact_ns/0", -1.5)
 	first("% complete at the first poll after twice its time, UC-reliable", "uc-reliable", 95)
