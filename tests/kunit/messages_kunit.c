@@ -508,6 +508,55 @@ static void together(struct kunit *test)
 	world_check(test);
 }
 
+/*
+ * One short message of each of several endpoints waits, since nothing of what fills the window arrives. When that is
+ * repaired they go in fewer packets than there are senders.
+ */
+static void together_whoever_sends(struct kunit *test)
+{
+	enum { SENDERS = SIDES_MAX - 2, FILL = 100, SIZE = 200 };
+	const struct faults black = { .seed = 1, .drop = 256 };
+	struct side *filler = side_open(test, NULL), *b = side_open(test, NULL), *a[SENDERS];
+	struct ibr_path *path = world_path(test, filler->endpoint->mode);
+	unsigned long from = user_alloc(test, FILL * SIZE), to = user_alloc(test, FILL * SIZE);
+	u32 peer[SENDERS], fills = side_add_side(test, filler, b), before, sent, filled, i;
+
+	for (i = 0; i < SENDERS; i++) {
+		a[i] = side_open(test, NULL);
+		peer[i] = side_add_side(test, a[i], b);
+		side_recv(test, b, IBRELK_PEER_ANY, to, 8, 1000, 1000);
+		side_send(test, a[i], peer[i], from, 8, 1000, 1000);
+		side_wait_op(test, a[i], 1000, 0);
+		side_wait_op(test, b, 1000, 0);
+	}
+	KUNIT_ASSERT_TRUE(test, wait_until(path_is_idle(path)));
+	for (i = 0; i < FILL; i++)
+		side_recv(test, b, IBRELK_PEER_ANY, to + SIZE * i, SIZE, i, i);
+	for (i = 0; i < SENDERS; i++)
+		side_recv(test, b, IBRELK_PEER_ANY, to, 8, 1000, 1000);
+	faults_set(&black);
+	before = READ_ONCE(path->rel.sender.next);
+	for (i = 0; i < FILL; i++)
+		side_send(test, filler, fills, from, SIZE, i, i);
+	filled = READ_ONCE(path->rel.sender.next) - before;
+	KUNIT_EXPECT_LT(test, filled, (u32)FILL);
+	for (i = 0; i < SENDERS; i++)
+		side_send(test, a[i], peer[i], from, 8, 1000, 1000);
+	faults_set(NULL);
+	for (i = 0; i < SENDERS; i++)
+		side_wait_op(test, a[i], 1000, 0);
+	for (i = 0; i < FILL; i++)
+		KUNIT_EXPECT_EQ(test, side_wait(test, filler).status, 0);
+	for (i = 0; i < FILL + SENDERS; i++)
+		KUNIT_EXPECT_EQ(test, side_wait(test, b).status, 0);
+	sent = READ_ONCE(path->rel.sender.next) - before;
+	kunit_info(test, "%u senders: %u packets, of which %u filled the window", SENDERS, sent, filled);
+	/* What filled the window went twice. */
+	KUNIT_EXPECT_LT(test, sent, filled + FILL + SENDERS / 2);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(posted, mode_next),
 	KUNIT_CASE_PARAM(unexpected, mode_next),
@@ -520,6 +569,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(no_success, mode_next),
 	KUNIT_CASE_PARAM(stream, mode_next),
 	KUNIT_CASE_PARAM(together, mode_next),
+	KUNIT_CASE_PARAM(together_whoever_sends, mode_next_reliable),
 	{}
 };
 
