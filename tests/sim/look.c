@@ -33,6 +33,7 @@ static void look_send(const struct ibr_send *send, struct sim_look *look)
 static void look_transfer(const struct ibr_transfer *transfer, struct sim_look *look)
 {
 	const struct ibr_window *window;
+	u64 arrived = transfer->asked;
 	u32 i;
 
 	look->transfers++;
@@ -43,12 +44,16 @@ static void look_transfer(const struct ibr_transfer *transfer, struct sim_look *
 		window = &transfer->window[i];
 		look->opening += window->state == IBR_WINDOW_OPENING;
 		look->closing += window->state == IBR_WINDOW_CLOSING;
+		if (window->state == IBR_WINDOW_OPENING || window->state == IBR_WINDOW_OPEN)
+			arrived -= min(window->length, window->missing * transfer->unit);
 		if (window->state != IBR_WINDOW_OPEN)
 			continue;
 		look->open++;
 		look->missing += window->missing;
 		look->touched |= window->missing < DIV_ROUND_UP(window->length, transfer->unit);
 	}
+	look->arrived_least = look->transfers == 1 ? arrived : min(look->arrived_least, arrived);
+	look->arrived_most = max(look->arrived_most, arrived);
 }
 
 void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)

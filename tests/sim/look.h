@@ -28,6 +28,8 @@ extern "C" {
  * @asked: bytes that were asked for
  * @want: ... and are going to be
  * @missing: fragments that have not come of the open windows
+ * @arrived_least: bytes that have come of the transfer of which the fewest have
+ * @arrived_most: ... and of that of which the most have
  * @touched: an open window has some of its fragments
  * @copied: windows of the receiver that could not be written to, so far
  * @written: fragments that were written, so far
@@ -51,6 +53,7 @@ struct sim_look {
 	u32 opening, open, closing;
 	u64 asked, want;
 	u32 missing;
+	u64 arrived_least, arrived_most;
 	bool touched;
 	u64 copied, written, rendezvous;
 	u64 lives, timeouts, lost;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
 // Streams of messages: several senders, each on a node of its own, and one receiver that all of them write
-// to. How they share what the receiver has to give, what becomes of them while a process stands still, how
-// they are posted, what becomes of memory that is not registered, which congestion control they have, and
-// where the numbers of endpoints wrap around.
+// to. How they share what the receiver has to give, and long messages of one of them their path, what becomes
+// of them while a process stands still, how they are posted, what becomes of memory that is not registered,
+// which congestion control they have, and where the numbers of endpoints wrap around.
 // Prints "N passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
@@ -42,6 +42,7 @@ struct Shape {
 	u32 receives = 8192;   // posted at a time
 	u64 unexpected = 0;    // memory of the receiver for messages that nobody has asked for; 0: default
 	u64 step_ns = 20 * us; // between two looks of an application at its ring
+	bool apart = false;    // each message has memory of its own, and none comes after the first @depth
 };
 
 // A receiver on node 0, and senders on the nodes behind it. A message has its sender's node for a tag.
@@ -52,7 +53,7 @@ public:
 		Stage(shape.senders + 1, 1), shape_(shape), received_(shape.senders + 1)
 	{
 		for (u32 node = 0; node < nodes(); node++)
-			open(node, memory_bytes,
+			open(node, shape_.apart ? shape_.depth * shape_.bytes : memory_bytes,
 				{.mode = shape_.mode,
 					.entries = 16384,
 					.sends = shape_.depth,
@@ -156,7 +157,8 @@ private:
 		command.opcode = node == receiver ? IBRELK_OP_RECV : IBRELK_OP_SEND;
 		command.level = node == receiver ? 0 : IBRELK_LEVEL_BUFFERED;
 		command.peer = node == receiver ? IBRELK_PEER_ANY : process.peer;
-		command.addr = reinterpret_cast<u64>(process.memory);
+		command.addr = reinterpret_cast<u64>(process.memory) +
+			(shape_.apart ? process.outstanding * shape_.bytes : 0);
 		command.length = shape_.bytes;
 		command.tag = node;
 		command.ignore = node == receiver ? ~0ull : 0;
@@ -317,6 +319,38 @@ void newcomer(u32 mode)
 	if (announced || found < usual * 9 / 10)
 		sim_fail("newcomer", "%llu messages in 200 round trips, as to %llu; %llu by RTS", found,
 			usual, announced);
+	scene.end();
+}
+
+// Long messages of one process, that begin together and share what one path may have in flight. None is ever
+// ahead of another one by more than two windows of a transfer. Half a window is what the first round trip may
+// make, in which only one of them has been asked for; and who has more memory pinned, as each does once or
+// twice, misses what the others send meanwhile.
+void transfers(u32 mode)
+{
+	constexpr u32 sender = 1, count = 3;
+	constexpr u64 bytes = 8 << 20;
+	constexpr u64 window = 512 << 10; // of a transfer, IBR_MR_MAX
+	Scene scene({.mode = mode, .bytes = bytes, .depth = count, .receives = count, .apart = true});
+	u64 ahead = 0;
+
+	scene.refills = false;
+	scene.sends = 1ull << sender;
+	scene.run(20 * us);
+	scene.sends = 0;
+	scene.until(
+		"all are under way", second, [&] { return scene.look(sender, receiver).transfers == count; });
+	const u64 begun = sim_now();
+	scene.until("all arrive", second, [&] {
+		const auto seen = scene.look(sender, receiver);
+		const u64 most = scene.received(sender) ? bytes : seen.arrived_most;
+		if (seen.transfers)
+			ahead = std::max(ahead, most - seen.arrived_least);
+		return scene.received(sender) == count;
+	});
+	std::fprintf(stderr, "%llu bytes ahead at most, in %llu ms\n", ahead, (sim_now() - begun) / ms);
+	if (ahead > 2 * window)
+		sim_fail("fair", "one transfer is %llu bytes ahead of another one", ahead);
 	scene.end();
 }
 
@@ -576,6 +610,14 @@ void newcomer_tests(std::vector<Test> &tests)
 	}
 }
 
+void transfers_tests(std::vector<Test> &tests)
+{
+	for (const auto &[name, mode] : modes)
+		tests.push_back({std::string("transfers-") + name, distant(), [=] {
+					 transfers(mode);
+				 }});
+}
+
 void stopped_tests(std::vector<Test> &tests)
 {
 	for (const auto &[name, mode] : modes)
@@ -697,6 +739,7 @@ int main(int argc, char **argv)
 			name = argv[i];
 	fair_tests(tests);
 	newcomer_tests(tests);
+	transfers_tests(tests);
 	stopped_tests(tests);
 	chains_tests(tests);
 	credit_tests(tests);
