@@ -9,7 +9,6 @@ namespace scale
 namespace
 {
 
-constexpr u32 credit_pkts = 64; // IBR_CREDIT_PKTS
 
 // A cookie says which segment of which message; it is never NULL.
 void *cookie_of(u32 message, u32 segment)
@@ -45,8 +44,8 @@ u32 Cluster::conn_add(u32 host, u32 number_start, u32 peer_number_start)
 	config.congestion = engine_.fixed ? &rel_congestion_fixed : &rel_congestion_delay;
 	config.target_us = engine_.target_us;
 	config.window_pkts = engine_.window_pkts;
-	config.credit_pkts = credit_pkts;
-	config.peer_credit_pkts = credit_pkts;
+	config.credit_pkts = engine_.credit_pkts;
+	config.peer_credit_pkts = engine_.credit_pkts;
 	config.number_start = number_start;
 	config.peer_number_start = peer_number_start;
 	config.ack_every_pkts = 24;

@@ -52,6 +52,7 @@ struct Engine {
 	u16 window_pkts = 64;
 	u32 target_us = 100;
 	bool fixed = false;
+	u16 credit_pkts = 64;
 };
 
 class Cluster;

@@ -45,6 +45,14 @@ Scenario incast(std::string name, u32 senders, u32 kib, u32 queue_kib = 0)
 	return scenario;
 }
 
+// By datagrams, of which so many senders share the receives of one queue pair (qp_share() of verbs.c).
+Scenario datagrams(Scenario scenario, u16 credit_pkts)
+{
+	scenario.name += "-ud";
+	scenario.engine.credit_pkts = credit_pkts;
+	return scenario;
+}
+
 Scenario stream(std::string name, u32 lost_of_million, double goodput)
 {
 	Scenario scenario = incast(std::move(name), 1, 65536);
@@ -77,6 +85,8 @@ std::vector<Scenario> scenarios()
 		incast("incast-128x1m", 128, 1024),
 		incast("incast-1024x64k", 1024, 64),
 		incast("incast-1024x1m", 1024, 1024),
+		datagrams(incast("incast-128x64k", 128, 64), 4),
+		datagrams(incast("incast-1024x64k", 1024, 64), 2),
 		incast("incast-128x1m-shallow", 128, 1024, 1024),
 		incast("incast-1024x1m-shallow", 1024, 1024, 1024),
 		exchange("exchange-200", 200, 100),
@@ -91,7 +101,10 @@ bool is_quick(const Scenario &scenario)
 {
 	constexpr u32 nodes_max = 200;
 
-	return scenario.exchange ? scenario.senders <= nodes_max : !scenario.wire.queue_kib;
+	constexpr u16 credit_min = 4; // with less, more than a queue holds is granted by those that are thought of
+
+	return scenario.exchange ? scenario.senders <= nodes_max
+				 : !scenario.wire.queue_kib && scenario.engine.credit_pkts >= credit_min;
 }
 
 void print_heading()
@@ -274,7 +287,9 @@ private:
 		scenario.wire.gbps = options_.wire.gbps;
 		scenario.wire.hop_ns = options_.wire.hop_ns;
 		scenario.wire.notice_ns = options_.wire.notice_ns;
+		const u16 credit_pkts = std::min(scenario.engine.credit_pkts, options_.engine.credit_pkts);
 		scenario.engine = options_.engine;
+		scenario.engine.credit_pkts = credit_pkts;
 		if (!scenario.exchange)
 			return;
 
@@ -348,6 +363,8 @@ int main(int argc, char **argv)
 	app.add_option("--target", options.engine.target_us, "module parameter target_us")
 		->capture_default_str()
 		->check(CLI::Range(1, 100000));
+	app.add_option("--credit", options.engine.credit_pkts, "packets that a receiver grants, at most")
+		->check(CLI::Range(2, 64));
 	app.add_flag("--fixed", options.engine.fixed, "no congestion control");
 	CLI11_PARSE(app, argc, argv);
 
