@@ -135,6 +135,74 @@ TEST_F(Programs, many_endpoints_and_many_processes)
 	}
 }
 
+// What library.rst quotes.
+class Examples : public ClusterTest
+{
+protected:
+	// Starts one on node 2, where the last one has gone, and waits for its endpoint.
+	static lab::Job start(const std::string &name, lab::Terminal terminal = {})
+	{
+		const std::string show = built("user/tools/ibrelk") + " show endpoints | grep -q ':77#'";
+
+		lab().wait_until(2, "! " + show);
+		auto job = lab().start(2, built("user/examples/" + name), terminal);
+		lab().wait_until(2, show);
+		return job;
+	}
+	// Runs one on node 1, which sends there.
+	static void run(const std::string &name, const std::string &expected = "")
+	{
+		const Result result = lab().run(1, built("user/examples/" + name), Duration(120));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_EQ(result.output, expected);
+	}
+	static std::string output_of(lab::Job &job)
+	{
+		const Result result = job.wait(Duration(60));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		return result.output;
+	}
+};
+
+TEST_F(Examples, hello)
+{
+	auto cpp = start("hello");
+	run("hello_c 10.1.0.2:77", "hello\n");
+	EXPECT_EQ(output_of(cpp).rfind("hello from 10.1.0.1:", 0), 0u);
+
+	auto c = start("hello_c");
+	run("hello 10.1.0.2:77", "hello from 10.1.0.2:77\n");
+	EXPECT_EQ(output_of(c), "hello\n");
+}
+
+TEST_F(Examples, epoll_receiver)
+{
+	auto receiver = start("epoll_receiver", {.rows = 24, .columns = 80});
+
+	run("any_length 10.1.0.2:77 100 4096");
+	for (const char *line :
+		{"100 bytes, tag 1, status 0, from 10.1.0.1:", "4096 bytes, tag 1, status 0, from 10.1.0.1:"})
+		receiver.wait_for_output(line, Duration(60));
+	receiver.type("\n");
+	output_of(receiver);
+}
+
+// Among them lengths on both sides of where long messages begin, one that is too long for the receiver, and
+// shorter ones in memory that was used before.
+TEST_F(Examples, any_length)
+{
+	auto receiver = start("any_length");
+
+	run("any_length 10.1.0.2:77 100 8192 8193 20000000 70000000 5000000 1");
+	run("any_length 10.1.0.2:77 300 0");
+	EXPECT_EQ(output_of(receiver),
+		"100 bytes: good\n8192 bytes: good\n8193 bytes: good\n20000000 bytes: good\n"
+		"70000000 bytes: discarded\n5000000 bytes: good\n1 bytes: good\n300 bytes: good\n"
+		"0 bytes: good\n");
+}
+
 class Attacks : public Programs
 {
 protected:
