@@ -125,7 +125,7 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ENODEV, "the RDMA device is gone"},
 	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "the peer cannot do that mode, or does not allow it"},
 
-	{IBRELK_CALL_REGION, EINVAL, "a region has at least a byte, and at most as many as a message"},
+	{IBRELK_CALL_REGION, EINVAL, "a region has at least a byte, and at most 1 GiB"},
 	{IBRELK_CALL_REGION, EFAULT, "the region is not in the process's memory, or may not be written"},
 	{IBRELK_CALL_REGION, ENOMEM,
 		"out of memory, or more than the process may have pinned: raise the limit of locked memory "
