@@ -23,7 +23,7 @@ struct ibr_mr;
 
 #define IBR_UNPAID_STEP		16u		/* messages more that may go by RTS after a wait for credit */
 #define IBR_GRANT_MAX		(512u << 10)	/* unexpected cost bytes granted to one flow: two windows */
-#define IBR_GRANT_FIRST		(17u << 10)	/* ... to begin with: the largest eager message; and so much more at a time */
+#define IBR_GRANT_FIRST		(17u << 10)	/* ... to begin with, and more at a time: an eager message */
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
 #define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */

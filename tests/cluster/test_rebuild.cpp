@@ -24,7 +24,8 @@ protected:
 				    "{0} bibandwidth 10.1.0.2 --verify --mixed --size 600 --iterations 4000 "
 				    "--timeout 60 --connect-timeout 60 --quiet --seed $seed --mode {1} && "
 				    "{0} bibandwidth 10.1.0.2 --verify --mixed --size 30000 --iterations 150 "
-				    "--timeout 60 --connect-timeout 60 --quiet --seed $seed --mode {1} || exit 1; "
+				    "--timeout 60 --connect-timeout 60 --quiet --seed $seed --mode {1} || "
+				    "exit 1; "
 				    "test ! -e /tmp/enough || exit 0; done",
 				built("user/tools/ibrelk-perf"), mode));
 	}

@@ -173,7 +173,8 @@ rdma_conn_param param_of(const wire_hello &hello)
 	param.initiator_depth = 1;
 	param.retry_count = 7;
 	param.rnr_retry_count = 7;
-	// Soft-RoCE gives out numbers below 2^20. Of one that is in use the CM says that the connection is stale.
+	// Soft-RoCE gives out numbers below 2^20. Of one that is in use the CM says that the connection is
+	// stale.
 	param.qp_num = 0xfffff0;
 	return param;
 }

@@ -35,8 +35,8 @@ bool fits(const Receive &receive, const Send &send)
 		(!receive.from.generation || receive.from.generation == send.from->addr.generation);
 }
 
-// Nobody waits for a send of whose success nobody hears, nor, unless all has to arrive, for one that was copied when it
-// completed.
+// Nobody waits for a send of whose success nobody hears, nor, unless all has to arrive, for one that was
+// copied when it completed.
 bool is_unwatched(const Send &send)
 {
 	if (send.taken)

@@ -9,7 +9,6 @@ namespace scale
 namespace
 {
 
-
 // A cookie says which segment of which message; it is never NULL.
 void *cookie_of(u32 message, u32 segment)
 {

@@ -100,8 +100,7 @@ std::vector<Scenario> scenarios()
 bool is_quick(const Scenario &scenario)
 {
 	constexpr u32 nodes_max = 200;
-
-	constexpr u16 credit_min = 4; // with less, more than a queue holds is granted by those that are thought of
+	constexpr u16 credit_min = 4; // with less, more is granted than the queue holds
 
 	return scenario.exchange ? scenario.senders <= nodes_max
 				 : !scenario.wire.queue_kib && scenario.engine.credit_pkts >= credit_min;
