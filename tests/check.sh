@@ -1,8 +1,9 @@
 #!/bin/bash
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
-# does the whole; a part that ends in any other way counts as one failure.
+# does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side:
+# those that leave a processor idle, and wait for no other's time.
 #
-# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|kunit-long|lab|lab-long|mpich ...
+# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -132,7 +133,7 @@ part_sim()
 counted()
 {
 	local name=$1 log status line counts
-	log=$logs/counted.$$
+	log=$logs/counted.$BASHPID
 	shift
 	"$@" 2>&1 | tee "$log"
 	status=${PIPESTATUS[0]}
@@ -268,12 +269,34 @@ part_lab_long()
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }
 
-for part in "$@"; do
-	say "$part"
-	started=$SECONDS
-	"part_${part//-/_}" 2>&1 | tee "$logs/$part.log"
-	add "$part" "${PIPESTATUS[0]}" "$logs/$part.log"
-	echo "($part took $((SECONDS - started)) s; log: build/logs/$part.log)"
+# run PART: its last line says how long it took.
+run()
+{
+	local started=$SECONDS status
+	"part_${1//-/_}"
+	status=$?
+	echo "($1 took $((SECONDS - started)) s; log: build/logs/$1.log)"
+	return $status
+}
+
+for group in "$@"; do
+	say "$group"
+	read -r -a parts <<<"${group//+/ }"
+	pids=()
+	# All but the first say what they have to say when it is done.
+	for part in "${parts[@]:1}"; do
+		run "$part" >"$logs/$part.log" 2>&1 &
+		pids+=($!)
+	done
+	run "${parts[0]}" 2>&1 | tee "$logs/${parts[0]}.log"
+	add "${parts[0]}" "${PIPESTATUS[0]}" "$logs/${parts[0]}.log"
+	for part in "${parts[@]:1}"; do
+		wait "${pids[0]}"
+		status=$?
+		pids=("${pids[@]:1}")
+		cat "$logs/$part.log"
+		add "$part" $status "$logs/$part.log"
+	done
 done
 
 say result
