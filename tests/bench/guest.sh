@@ -330,7 +330,8 @@ tcp_latency()
 	done
 }
 
-# tcp_bandwidth SIZE BYTES: what arrives, by the clock of the server.
+# tcp_bandwidth SIZE BYTES: what arrives, by the clock of the server; of short ones, how many in a second, though nothing
+# tells one from the next.
 tcp_bandwidth()
 {
 	if [ -n "$measuring" ] &&
@@ -339,10 +340,14 @@ tcp_bandwidth()
 			there && /"bits_per_second"/ {
 				sub(/.*: */, "")
 				printf ",bandwidth_mbps,%d,,,%.6g,\n", size, $0 / 8e6
+				printf ",msg_rate_kps,%d,,,%.6g,\n", size, $0 / 8e3 / size
 				exit
 			}' /tmp/server.out >$found
 	fi
-	row tcp bandwidth_mbps "$1" MB/s
+	case $1 in
+	8) row tcp msg_rate_kps "$1" k/s ;;
+	*) row tcp bandwidth_mbps "$1" MB/s ;;
+	esac
 }
 
 # fi_overlaps MODE PROVIDER SIZES COUNT [DOMAIN SERVER_DOMAIN]: overlap over libfabric.
@@ -399,6 +404,7 @@ tcps()
 	5 | 10) amount=16M ;;
 	*) amount=64M ;;
 	esac
+	tcp_bandwidth 8 1M
 	for bytes in 4096 65536; do tcp_bandwidth $bytes $amount; done
 }
 
@@ -528,6 +534,7 @@ losses()
 		[ "$loss $delay" = '0 0' ] || for bytes in 8 4096; do theirs latency "$1" $bytes 200; done
 		theirs latency "$1" 65536 200
 		[ "$loss $delay" = '0 0' ] && return
+		theirs rate "$1" 8 2000
 		theirs bandwidth "$1" 4096 4000
 		theirs bandwidth "$1" 65536 512
 		;;
@@ -544,6 +551,7 @@ losses()
 			suffix=_netem
 		fi
 		# Enough for what chance does to one run not to be what is seen.
+		ours rate "$1" 8 8000 200 64
 		ours bandwidth "$1" 4096 6000 100 64
 		ours bandwidth "$1" 65536 800 10 16
 		if [ "$loss $delay" = '0 0' ]; then

@@ -61,6 +61,7 @@ END {
 	table("bandwidth of 64 KiB, MB/s", "bandwidth_mbps/65536")
 	table("bandwidth of 1 MiB, MB/s", "bandwidth_mbps/1048576")
 	table("bandwidth of 4 KiB, MB/s", "bandwidth_mbps/4096")
+	table("rate of 8 B, k/s", "msg_rate_kps/8")
 	table("one-way latency of 8 B, median, us", "latency_p50_us/8")
 	table("one-way latency of 8 B, P99, us", "latency_p99_us/8")
 	table("one-way latency of 4 KiB, median, us", "latency_p50_us/4096")
@@ -83,6 +84,10 @@ END {
 			ratio(text " / RC-native", speed(ours[i], 65536, 5, delay), speed("rc-native", 65536, 5, delay), 10)
 			ratio(text " / perftest RC", speed(ours[i], 65536, 5, delay), speed("perftest-rc", 65536, 5, delay), 10)
 		}
+		for (i = 1; i in ours; i++)
+			ratio("rate of 8 B, delay " delay " ms, " name[ours[i]] " at 1 % / without loss",
+				key(ours[i] "/msg_rate_kps/8", "1/" delay),
+				key(ours[i] "/msg_rate_kps" (delay ? "" : "_netem") "/8", "0/" delay), 0.95)
 		for (i = 1; i in ours; i++)
 			tail(ours[i], delay)
 	}
