@@ -22,6 +22,8 @@ if [ ! -d "$final" ]; then
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
+	# What libfabric is linked with, and asks its users to be.
+	"$here/../deps.sh" libpsm2-dev libpsm-infinipath1-dev
 	cd "$work"
 	"$here/source.sh" mpich >&2
 	dpkg-source --no-check -x ./*.dsc tree >&2
