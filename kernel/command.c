@@ -44,6 +44,15 @@ static int ibr_command_check_send(const struct ibrelk_command *command)
 	return ibr_command_check_message(command);
 }
 
+static int ibr_command_check_put(const struct ibrelk_command *command)
+{
+	if (command->flags & ~(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC))
+		return -EINVAL;
+	if (command->level || command->tag || command->immediate)
+		return -EINVAL;
+	return ibr_command_check_send(command);
+}
+
 static int ibr_command_check_recv(const struct ibrelk_command *command)
 {
 	if (command->level || command->immediate || (command->flags & IBRELK_CMD_IMMEDIATE))
@@ -96,14 +105,16 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	/* First of all, so that a program can find out what there is. */
 	if (command->opcode > IBRELK_OP_ATOMIC)
 		return -EINVAL;
-	if (command->opcode > IBRELK_OP_RECV_MULTI)
+	if (command->opcode > IBRELK_OP_PUT)
 		return -EOPNOTSUPP;
 
 	if (command->flags & ~FLAGS_KNOWN)
 		return -EINVAL;
 	if (command->flags & FLAGS_LATER)
 		return -EOPNOTSUPP;
-	if (command->region || command->remote_addr || command->remote_key || command->reserved)
+	if (command->region || command->reserved)
+		return -EINVAL;
+	if (command->opcode != IBRELK_OP_PUT && (command->remote_addr || command->remote_key))
 		return -EINVAL;
 	if (command->opcode != IBRELK_OP_RECV_MULTI && (command->messages || command->room))
 		return -EINVAL;
@@ -111,6 +122,8 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	switch (command->opcode) {
 	case IBRELK_OP_SEND:
 		return ibr_command_check_send(command);
+	case IBRELK_OP_PUT:
+		return ibr_command_check_put(command);
 	case IBRELK_OP_RECV:
 		return ibr_command_check_recv(command);
 	case IBRELK_OP_RECV_MULTI:
@@ -149,6 +162,7 @@ static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk
 		return error;
 	switch (command->opcode) {
 	case IBRELK_OP_SEND:
+	case IBRELK_OP_PUT:
 		return ibr_endpoint_send(endpoint, command, undriven);
 	case IBRELK_OP_RECV:
 		if (command->flags & IBRELK_CMD_CLAIMED)

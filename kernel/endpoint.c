@@ -411,6 +411,8 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (!ret) {
 		atomic64_inc(&endpoint->tx_messages);
 		atomic64_add(length, &endpoint->tx_bytes);
+		if (command->opcode == IBRELK_OP_PUT)
+			atomic64_inc(&endpoint->tx_remote);
 	}
 	return ret;
 }
@@ -524,6 +526,7 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max)
 		spin_unlock_bh(&endpoint->lock);
 		info->counters.tx_messages = atomic64_read(&endpoint->tx_messages);
 		info->counters.tx_bytes = atomic64_read(&endpoint->tx_bytes);
+		info->counters.tx_remote = atomic64_read(&endpoint->tx_remote);
 		info->counters.bounced_bytes = atomic64_read(&endpoint->bounced_bytes);
 		info++;
 	}

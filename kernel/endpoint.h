@@ -54,6 +54,7 @@ struct poll_table_struct;
  * @room: who waits for @sends or @recvs to fall below its maximum
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
+ * @tx_remote: puts among them
  * @bounced_bytes: bytes, sent or received, that went through a bounce buffer
  * @free_work: frees it, because the last reference may go where nobody can sleep
  * @linger_work: after closing: looks whether what was buffered has gone out, and in the end drops the
@@ -73,7 +74,7 @@ struct poll_table_struct;
  * @unexpected_granted: sum of the flows' outstanding grants, cost bytes; at most @unexpected_max
  * @unexpected_bytes: cost bytes of the eager messages that wait for a receive, or are claimed
  * @unexpected_bytes_peak: the most that it ever was
- * @counters: only rx_messages, rx_bytes and unexpected_messages; the others are the atomic ones above
+ * @counters: only rx_messages, rx_bytes, rx_remote and unexpected_messages; the others are the atomic ones above
  * @match: posted receives and waiting messages
  * @claims: claimed messages, by the number that the user knows; erased under @lock
  * @claimed: how many there are
@@ -102,6 +103,7 @@ struct ibr_endpoint {
 	wait_queue_head_t room;
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
+	atomic64_t tx_remote;
 	atomic64_t bounced_bytes;
 	struct work_struct free_work;
 	struct delayed_work linger_work;
@@ -141,7 +143,7 @@ void ibr_endpoint_get(struct ibr_endpoint *endpoint);
 void ibr_endpoint_put(struct ibr_endpoint *endpoint);
 
 /**
- * ibr_endpoint_send() - accept one validated command: a send
+ * ibr_endpoint_send() - accept one validated command: a send, or a put
  * @endpoint: endpoint
  * @command: command
  * @undriven: where the batch keeps what ibr_endpoint_flush() gets at its end; NULL before the first send

@@ -972,7 +972,7 @@ void ibr_outflow_expect(struct ibr_outflow *flow, struct ibr_send *send)
 	rb_insert_color(&send->matching, &flow->matching);
 }
 
-static void flow_matched(struct ibr_outflow *flow, u32 sequence)
+static void flow_matched(struct ibr_outflow *flow, u32 sequence, __le32 status)
 {
 	struct rb_node *node = flow->matching.rb_node;
 	struct ibr_send *send;
@@ -980,7 +980,7 @@ static void flow_matched(struct ibr_outflow *flow, u32 sequence)
 	while (node) {
 		send = rb_entry(node, struct ibr_send, matching);
 		if (send->sequence == sequence) {
-			ibr_send_retire(send, 0);
+			ibr_send_retire(send, status ? ibr_wire_error(status) : 0);
 			return;
 		}
 		node = sequence < send->sequence ? node->rb_left : node->rb_right;
@@ -1018,7 +1018,7 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 		outflow_granted(flow, le64_to_cpu(frame->credit.limit), le32_to_cpu(frame->credit.announce));
 		break;
 	case WIRE_FRAME_MATCHED:
-		flow_matched(flow, le32_to_cpu(frame->matched.sequence));
+		flow_matched(flow, le32_to_cpu(frame->matched.sequence), frame->matched.status);
 		break;
 	default:
 		path->counters.drop_malformed++;

@@ -17,6 +17,7 @@
 #include "match.h"
 #include "memory.h"
 #include "path.h"
+#include "region.h"
 #include "ring.h"
 
 struct ibr_mr;
@@ -147,6 +148,7 @@ struct ibr_outflow {
  * @announcing: in flow->announcing
  * @matching: in outflow->matching, from when all of it was sent, if MATCHED is asked for
  * @flow: with a reference; immutable
+ * @opcode: IBRELK_OP_SEND or _PUT; immutable
  * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
  * @wire_flags: WIRE_MSG_*, as its frames carry them; immutable
  * @no_success: the user does not want to hear of success; immutable
@@ -163,8 +165,8 @@ struct ibr_outflow {
  * @unacked: eager, reliable modes: fragments sent and not acknowledged
  * @length: bytes of the message; immutable
  * @offset: bytes: eager: sent so far; rendezvous: asked for so far, without a gap
- * @tag: its tag; immutable
- * @immediate: travels with it, if @wire_flags says so; immutable
+ * @tag: its tag; of a put, the address there; immutable
+ * @immediate: travels with it, if @wire_flags says so; of a put, the key; immutable
  * @window: rendezvous: windows that were asked for and are not sent, in rising order; the first is being sent
  * @window.start: where it begins in the message, bytes
  * @window.offset: sent up to here
@@ -195,6 +197,7 @@ struct ibr_send {
 	struct list_head announcing;
 	struct rb_node matching;
 	struct ibr_outflow *flow;
+	u8 opcode;
 	u8 level;
 	u8 wire_flags;
 	bool no_success;
@@ -234,7 +237,7 @@ struct ibr_send {
 	struct ibr_frag frag;
 };
 
-/** struct ibr_recv - a receive, or a part of a multi-receive. It has one owner at a time, so that no @ref is needed */
+/** struct ibr_recv - a receive, a part of a multi-receive, or where a long put goes. One owner at a time: no @ref */
 struct ibr_recv {
 	struct ibr_ring_entry entry;
 	struct match_recv match;
@@ -244,6 +247,7 @@ struct ibr_recv {
 	struct ibr_multi *multi;	/* that it is a part of, referenced, or NULL */
 	u64 offset;			/* in the buffer of @multi, bytes */
 	bool no_success;
+	struct ibr_access access;	/* to a region, or none: then the user has posted it */
 };
 
 /**
@@ -583,6 +587,15 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
  * Return: the receive, now the caller's; or NULL. Context: endpoint->lock held.
  */
 struct ibr_recv *ibr_recv_take(struct ibr_endpoint *endpoint, u32 source, u8 space, u64 tag, u64 length);
+/**
+ * ibr_recv_remote() - what a long put is received into
+ * @flow: by which it came
+ * @space: of the process whose memory it is
+ * @message: its RTS
+ *
+ * Return: receive; ERR_PTR: -ENOMEM, or as ibr_access_begin(). Context: path->lock held.
+ */
+struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message);
 /** ibr_recv_cancel() - a receive that was taken out of the match table completes with -ECANCELED. Context: any */
 void ibr_recv_cancel(struct match_recv *posted);
 
@@ -593,8 +606,17 @@ void ibr_recv_exit(void);
 
 /** ibr_transfer_start() - RTS and receive have met. Context: path->lock held. Takes @recv over in any case */
 void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv);
-/** ibr_transfer_refuse() - RTS and nothing at all have met: it counts as received. Context: path->lock held */
-void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message);
+/**
+ * ibr_transfer_refuse() - RTS and nothing at all have met
+ * @flow: on which
+ * @message: the RTS
+ * @error: why, negative errno; 0: it counts as received
+ *
+ * Context: path->lock held.
+ */
+void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error);
+/** ibr_transfer_revoke() - its memory is given back: -EACCES, also for the sender. Context: path->lock held */
+void ibr_transfer_revoke(struct ibr_transfer *transfer);
 /** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
 /** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */

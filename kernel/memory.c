@@ -298,7 +298,7 @@ static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_w
 	const struct ibr_stretch *stretch = window->stretches;
 	struct ibr_cursor cursor;
 	unsigned long start = 0;
-	u32 left = min_t(u64, length, IBR_UMEM_WINDOW), part;
+	u32 left = min_t(u64, length, umem->standing ? umem->length : IBR_UMEM_WINDOW), part;
 
 	if (window->pins && likely(ibr_pins_fresh(window->pins)))
 		return false;
@@ -420,6 +420,30 @@ static struct ibr_bounce *ibr_umem_bounce(struct ibr_umem *umem, u64 offset, u32
 static struct ibr_umem_window *ibr_umem_window(struct ibr_umem *umem, u64 index)
 {
 	return &umem->window[index & 1];
+}
+
+/* Which window, of those of the buffer. */
+static u64 ibr_umem_index(const struct ibr_umem *umem, u64 offset)
+{
+	return umem->standing ? 0 : div_u64(offset, IBR_UMEM_WINDOW);
+}
+
+void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, u32 length)
+{
+	struct ibr_umem_window *window = &umem->window[0];
+
+	ibr_space_get(pins->space);
+	umem->space = pins->space;
+	umem->buffer.one.addr = address;
+	umem->buffer.one.length = length;
+	umem->buffer.count = 1;
+	umem->length = length;
+	umem->write = pins->write;
+	umem->standing = true;
+	window->pins = pins;
+	window->pages = pins->pages + ((address - pins->range.start) >> PAGE_SHIFT);
+	window->place = offset_in_page(address);
+	window->length = length;
 }
 
 void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length)
@@ -652,7 +676,7 @@ static u32 ibr_umem_window_length(const struct ibr_umem *umem, u64 index)
 
 u64 ibr_umem_resident(const struct ibr_umem *umem, u64 offset)
 {
-	u64 index = div_u64(offset, IBR_UMEM_WINDOW);
+	u64 index = ibr_umem_index(umem, offset);
 	u64 end = offset;
 	int i;
 
@@ -765,7 +789,7 @@ static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u6
 		offset += ibr_part_offset(umem);
 		umem = umem->whole;
 	}
-	window = &umem->window[div_u64(offset, IBR_UMEM_WINDOW) & 1];
+	window = &umem->window[ibr_umem_index(umem, offset) & 1];
 	resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
 	offset -= window->offset;	/* of another window: far too large */
 	if (offset >= resident || length > resident - (u32)offset)
@@ -903,7 +927,7 @@ static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, voi
 		umem = umem->whole;
 	}
 	while (length) {
-		u64 index = div_u64(offset, IBR_UMEM_WINDOW);
+		u64 index = ibr_umem_index(umem, offset);
 		struct ibr_umem_window *window = ibr_umem_window(umem, index);
 		u32 resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
 		u32 start = offset - index * IBR_UMEM_WINDOW;

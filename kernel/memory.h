@@ -78,6 +78,7 @@ struct ibr_umem_window {
  * @ready: set by the owner before it calls ibr_umem_advance()
  * @released: set by ibr_umem_finish()
  * @whole: of a part: what it is a part of
+ * @standing: all of it is resident as long as it is there, in the first window
  * @readers: work requests for which an adapter may still read it; READERS_STOP while the worker waits for them
  * All but @error, @bounced, @length and @ready is private to memory.c.
  */
@@ -95,6 +96,7 @@ struct ibr_umem {
 	void (*ready)(struct ibr_umem *umem);
 	void (*released)(struct ibr_umem *umem);
 	struct ibr_umem *whole;
+	bool standing;
 	atomic_t readers;
 };
 
@@ -124,6 +126,17 @@ int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buf
  * not overlap may be used at the same time. Context: any.
  */
 void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u64 length);
+
+/**
+ * ibr_umem_stand() - user memory that is pinned already, all of it
+ * @umem: zeroed memory of the owner
+ * @pins: a range that contains it, of which the caller's use is taken over
+ * @address: where it begins
+ * @length: bytes; 0 is fine
+ *
+ * No worker and no process is needed for it. Context: any.
+ */
+void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, u32 length);
 
 /**
  * ibr_umem_resident() - how many bytes from an offset on are resident now

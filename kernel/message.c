@@ -11,6 +11,7 @@
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
+#include "pins.h"
 
 /* No honest sender is further ahead for long: it has at most 64 packets in flight, of 16 messages each. */
 #define AHEAD_MAX	4096
@@ -62,12 +63,13 @@ static u8 message_space(u8 wire_flags)
 	return wire_flags & WIRE_MSG_UNTAGGED ? MATCH_UNTAGGED : MATCH_TAGGED;
 }
 
-static void message_matched(struct ibr_inflow *flow, u8 wire_flags, u32 sequence)
+static void message_matched(struct ibr_inflow *flow, u8 wire_flags, u32 sequence, int error)
 {
 	struct wire_frame frame = {
 		.type = WIRE_FRAME_MATCHED,
 		.flow = cpu_to_le32(flow->remote_handle),
 		.matched.sequence = cpu_to_le32(sequence),
+		.matched.status = cpu_to_le32(-error),
 	};
 
 	if (wire_flags & WIRE_MSG_SYNC)
@@ -116,6 +118,65 @@ static void message_return(struct ibr_inflow *flow, const struct ibr_message *me
 		ibr_inflow_return(flow, ibr_message_cost(message->length));
 }
 
+/* A put whose turn it is: the address space of the process, if it can still be reached, with a reference; or NULL. */
+static struct ibr_space *put_count(struct ibr_inflow *flow, u64 length)
+{
+	struct ibr_endpoint *endpoint = flow->endpoint;
+	struct ibr_space *space = NULL;
+
+	spin_lock_bh(&endpoint->lock);
+	if (endpoint->open) {
+		space = endpoint->space;
+		ibr_space_get(space);
+		endpoint_count(endpoint, length, false);
+		endpoint->counters.rx_remote++;
+	}
+	spin_unlock_bh(&endpoint->lock);
+	path_count(flow->path, length, false);
+	flow->path->counters.rx_remote++;
+	return space;
+}
+
+/* All of a put has come. */
+static void put_whole(struct ibr_inflow *flow, u32 sequence, u64 address, u64 key, const void *data, u32 length)
+{
+	struct ibr_space *space = put_count(flow, length);
+	int error;
+
+	if (!space)
+		return;
+	error = ibr_region_write(space, key, address, data, length);
+	ibr_space_put(space);
+	message_matched(flow, WIRE_MSG_SYNC, sequence, error);
+}
+
+/* The RTS of a put. */
+static void put_announced(struct ibr_inflow *flow, const struct ibr_message *message)
+{
+	struct ibr_space *space = put_count(flow, message->length);
+	struct ibr_recv *recv;
+
+	if (!space)
+		return;
+	recv = ibr_recv_remote(flow, space, message);
+	ibr_space_put(space);
+	if (IS_ERR(recv))
+		ibr_transfer_refuse(flow, message, PTR_ERR(recv));
+	else
+		ibr_transfer_start(flow, message, recv);
+}
+
+static void put_arrive(struct ibr_inflow *flow, struct ibr_message *message)
+{
+	if (message->rts)
+		put_announced(flow, message);
+	else
+		put_whole(flow, message->sequence, message->match.tag, message->immediate, message->data,
+			  message->length);
+	message_return(flow, message);
+	ibr_message_free(message);
+}
+
 /* A whole message whose turn it is. The caller gives it away. Context: path->lock held. */
 static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 {
@@ -123,6 +184,10 @@ static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 	struct ibr_recv *recv = NULL;
 	bool open;
 
+	if (message->wire_flags & WIRE_MSG_REMOTE) {
+		put_arrive(flow, message);
+		return;
+	}
 	spin_lock_bh(&endpoint->lock);
 	open = endpoint->open;
 	if (open) {
@@ -146,7 +211,7 @@ static void message_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 	if (recv && message->rts) {
 		ibr_transfer_start(flow, message, recv);
 	} else if (recv) {
-		message_matched(flow, message->wire_flags, message->sequence);
+		message_matched(flow, message->wire_flags, message->sequence, 0);
 		message_deliver(flow, recv, message->data, message->length, message->match.tag,
 				message->immediate, message->wire_flags);
 	}
@@ -169,7 +234,7 @@ void ibr_message_give(struct ibr_message *message, struct ibr_recv *recv)
 	if (message->rts)
 		ibr_transfer_start(flow, message, recv);
 	else
-		message_matched(flow, message->wire_flags, message->sequence);
+		message_matched(flow, message->wire_flags, message->sequence, 0);
 	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	ibr_path_get(path);		/* freeing the message may drop the flow's reference */
@@ -198,9 +263,9 @@ void ibr_message_discard(struct ibr_message *message, bool received)
 	spin_lock_bh(&path->lock);
 	path->now = ktime_get_ns();
 	if (received && message->rts)
-		ibr_transfer_refuse(flow, message);
+		ibr_transfer_refuse(flow, message, 0);
 	else if (received)
-		message_matched(flow, message->wire_flags, message->sequence);
+		message_matched(flow, message->wire_flags, message->sequence, 0);
 	message_return(flow, message);
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
@@ -310,6 +375,10 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 	struct ibr_message *message = NULL;
 	struct ibr_recv *recv;
 
+	if (frame->flags & WIRE_MSG_REMOTE) {
+		put_whole(flow, flow->next, tag, le64_to_cpu(frame->eager.immediate), payload, length);
+		goto taken;
+	}
 	spin_lock_bh(&endpoint->lock);
 	if (unlikely(!endpoint->open)) {
 		spin_unlock_bh(&endpoint->lock);
@@ -344,7 +413,7 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 		inflow_step(flow, false);
 		return 0;
 	}
-	message_matched(flow, frame->flags, flow->next);
+	message_matched(flow, frame->flags, flow->next, 0);
 	message_deliver(flow, recv, payload, length, tag, le64_to_cpu(frame->eager.immediate), frame->flags);
 taken:
 	inflow_step(flow, false);

@@ -250,6 +250,18 @@ void ibr_pins_put_region(struct ibr_space *space, struct ibr_pins *pins)
 	spin_unlock_bh(&space->lock);
 }
 
+bool ibr_pins_share(struct ibr_space *space, struct ibr_pins *pins)
+{
+	bool good;
+
+	spin_lock_bh(&space->lock);
+	good = !space->ended;
+	if (good)
+		pins->users++;
+	spin_unlock_bh(&space->lock);
+	return good;
+}
+
 /* ---- what the kernel tells: nothing here may wait, or allocate ------------------------------- */
 
 static struct ibr_space *space_of(struct mmu_notifier *notifier)
@@ -391,6 +403,11 @@ static void space_age_work(struct work_struct *work)
 	ibr_pins_flush();
 	if (!again)
 		ibr_space_put(space);
+}
+
+void ibr_space_get(struct ibr_space *space)
+{
+	refcount_inc(&space->refs);
 }
 
 void ibr_space_put(struct ibr_space *space)

@@ -129,6 +129,8 @@ void ibr_space_close(struct ibr_space *space);
  * Return: @space, or one in which nothing stays pinned; with a reference. NULL: no memory. Context: process.
  */
 struct ibr_space *ibr_space_current(struct ibr_space *space);
+/** ibr_space_get() - one more reference. Context: any */
+void ibr_space_get(struct ibr_space *space);
 /** ibr_space_put() - give a reference back. Context: any */
 void ibr_space_put(struct ibr_space *space);
 
@@ -192,6 +194,15 @@ bool ibr_pins_region(struct ibr_pins *pins);
  * Context: any.
  */
 void ibr_pins_put_region(struct ibr_space *space, struct ibr_pins *pins);
+
+/**
+ * ibr_pins_share() - use what a region has, for a transfer
+ * @space: its space
+ * @pins: the range, whose region has not ended, unless the process has
+ *
+ * Return: it can be used until ibr_pins_put(); false: the process has ended. Context: any.
+ */
+bool ibr_pins_share(struct ibr_space *space, struct ibr_pins *pins);
 
 /** ibr_pins_flush() - unpin now what was put off on this CPU. Context: process */
 void ibr_pins_flush(void);

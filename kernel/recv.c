@@ -119,6 +119,13 @@ static void recv_released(struct ibr_umem *umem)
 	struct ibrelk_completion *completion = &recv->entry.completion;
 	struct ibr_multi *multi = recv->multi;
 
+	if (recv->access.region) {
+		/* It is nobody's receive. */
+		ibr_access_end(&recv->access);
+		ibr_endpoint_put(recv->endpoint);
+		kmem_cache_free(recv_cache, recv);
+		return;
+	}
 	if (umem->error && (!completion->status || completion->status == -EMSGSIZE))
 		completion->status = umem->error;
 	if (umem->bounced)
@@ -161,6 +168,26 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
 			completion->status = -EFAULT;
 	}
 	ibr_umem_finish(&recv->umem, good, recv_released);
+}
+
+struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message)
+{
+	struct ibr_recv *recv = NULL;
+	int ret;
+
+	if (!ibr_alloc_fails())
+		recv = kmem_cache_zalloc(recv_cache, GFP_ATOMIC | __GFP_NOWARN);
+	if (!recv)
+		return ERR_PTR(-ENOMEM);
+	ret = ibr_access_begin(&recv->access, &recv->umem, flow->path, space, message->immediate, message->match.tag,
+			       message->length);
+	if (ret) {
+		kmem_cache_free(recv_cache, recv);
+		return ERR_PTR(ret);
+	}
+	ibr_endpoint_get(flow->endpoint);
+	recv->endpoint = flow->endpoint;
+	return recv;
 }
 
 /* ---- many messages into one buffer --------------------------------------------------------- */

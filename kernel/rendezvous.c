@@ -105,6 +105,15 @@ void ibr_transfer_abort(struct ibr_transfer *transfer, int error)
 		transfer_end(transfer, error);
 }
 
+void ibr_transfer_revoke(struct ibr_transfer *transfer)
+{
+	lockdep_assert_held(&transfer->flow->path->lock);
+	if (transfer->dying)
+		return;
+	transfer_fin(transfer->flow, transfer->message, -EACCES, 0);
+	transfer_end(transfer, -EACCES);
+}
+
 static void window_cts(const struct ibr_window *window, struct wire_frame *frame)
 {
 	const struct ibr_transfer *transfer = window->transfer;
@@ -359,10 +368,10 @@ fail:
 	ibr_recv_complete(recv, &result);
 }
 
-void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message)
+void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error)
 {
 	lockdep_assert_held(&flow->path->lock);
-	transfer_fin(flow, message->rts_message, 0, 0);
+	transfer_fin(flow, message->rts_message, error, 0);
 }
 
 /* Which of the windows that were asked for contains @offset? */

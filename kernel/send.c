@@ -66,9 +66,17 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	send->tag = command->tag;
 	send->immediate = command->immediate;
 	send->level = command->level;
+	send->opcode = command->opcode;
 	send->peer = command->peer;
 	send->user_data = command->user_data;
 	send->no_success = command->flags & IBRELK_CMD_NO_SUCCESS;
+	if (command->opcode == IBRELK_OP_PUT) {
+		/* It is a message to a region instead of a receive. */
+		send->tag = command->remote_addr;
+		send->immediate = command->remote_key;
+		send->level = IBRELK_LEVEL_MATCHED;
+		send->wire_flags |= WIRE_MSG_REMOTE;
+	}
 	if (command->flags & IBRELK_CMD_UNTAGGED)
 		send->wire_flags |= WIRE_MSG_UNTAGGED;
 	if (command->flags & IBRELK_CMD_IMMEDIATE)
@@ -138,11 +146,12 @@ void ibr_send_complete(struct ibr_send *send, int status)
 	memset(completion, 0, sizeof(*completion));
 	completion->user_data = send->user_data;
 	completion->status = status;
-	completion->opcode = IBRELK_OP_SEND;
+	completion->opcode = send->opcode;
 	completion->endpoint = endpoint->id;
 	completion->peer = send->peer;
 	completion->length = send->length;
-	completion->tag = send->tag;
+	if (send->opcode == IBRELK_OP_SEND)
+		completion->tag = send->tag;
 	if (send->wire_flags & WIRE_MSG_UNTAGGED)
 		completion->flags |= IBRELK_CQE_UNTAGGED;
 	send->entry.release = send_entry_release;
@@ -325,6 +334,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 		list_add_tail(&send->announcing, &flow->announcing);
 	list_move_tail(&send->link, &flow->sent);
 	path->counters.tx_rendezvous++;
+	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT;
 	return true;
 }
 
@@ -390,6 +400,7 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 	if (send->wire_flags & WIRE_MSG_SYNC)
 		ibr_outflow_expect(flow, send);
 	path->counters.tx_eager++;
+	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT;
 	send_check(send);
 	return true;
 }

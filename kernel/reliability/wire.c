@@ -22,8 +22,9 @@ static const struct {
 	u8 flags;
 } frame_rules[] = {
 	[WIRE_FRAME_EAGER] = { true, true,
-			       WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_SYNC },
-	[WIRE_FRAME_RTS] = { true, false, WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_LENGTH },
+			       WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_SYNC | WIRE_MSG_REMOTE },
+	[WIRE_FRAME_RTS] = { true, false,
+			     WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE | WIRE_MSG_REMOTE | WIRE_MSG_LENGTH },
 	[WIRE_FRAME_CTS] = { true, false, WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1) },
 	[WIRE_FRAME_DATA] = { true, true, 0 },
 	[WIRE_FRAME_FIN] = { true, false, 0 },
@@ -72,8 +73,12 @@ static bool frame_is_sound(const struct wire_frame *frame, u32 payload_len)
 
 		if (offset > length || payload_len > length - offset)
 			return false;
+		if (frame->flags & WIRE_MSG_REMOTE && frame->flags != (WIRE_MSG_REMOTE | WIRE_MSG_SYNC))
+			return false;
 		return payload_len || !length;
 	}
+	case WIRE_FRAME_RTS:
+		return !(frame->flags & WIRE_MSG_REMOTE) || (frame->flags & ~WIRE_MSG_LENGTH) == WIRE_MSG_REMOTE;
 	case WIRE_FRAME_CTS: {
 		u64 offset = le64_to_cpu(frame->cts.offset);
 		u32 length = le32_to_cpu(frame->cts.length);

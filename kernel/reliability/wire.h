@@ -98,7 +98,7 @@ static_assert(sizeof(struct wire_header) == 48, "wire_header");
  * @WIRE_FRAME_DATA: a fragment of a window
  * @WIRE_FRAME_FIN: the receiver has all of it, or wants no more of it
  * @WIRE_FRAME_ABORT: the sender gives a rendezvous up
- * @WIRE_FRAME_MATCHED: an eager message that asked for it was matched
+ * @WIRE_FRAME_MATCHED: an eager message that asked for it was matched, or, of a put, is in its place
  * @WIRE_FRAME_FLOW_OPEN: asks an endpoint for a flow
  * @WIRE_FRAME_FLOW_ACCEPT: grants it
  * @WIRE_FRAME_FLOW_REFUSE: refuses it
@@ -138,6 +138,7 @@ enum wire_frame_type {
 #define WIRE_MSG_UNTAGGED	0x01	/* EAGER, RTS: untagged match space */
 #define WIRE_MSG_IMMEDIATE	0x02	/* EAGER, RTS: .immediate is valid */
 #define WIRE_MSG_SYNC		0x04	/* EAGER: answer with MATCHED */
+#define WIRE_MSG_REMOTE		0x08	/* EAGER, RTS: a put: .tag is the address, .immediate the key of a region */
 #define WIRE_MSG_LENGTH		0xf0	/* RTS: the message's length, bits 35 to 32 */
 #define WIRE_MSG_LENGTH_MAX	(BIT_ULL(36) - 1)
 
@@ -179,6 +180,7 @@ enum wire_frame_type {
  * @data.offset: DATA: of the payload in the message; WINDOW_END: of the window
  * @fin.status: 0, or an errno (positive) such as EMSGSIZE: the receiver took only a part
  * @abort.status: errno (positive)
+ * @matched.status: of a put: 0, or an errno (positive) that says why it is not there
  * @open.job: hash of the job key; both ends must agree
  */
 struct wire_frame {
@@ -228,8 +230,8 @@ struct wire_frame {
 		} abort;
 		struct {
 			__le32 sequence;
-			__le32 reserved;
-			__le64 reserved2[3];
+			__le32 status;
+			__le64 reserved[3];
 		} matched;
 		struct {
 			__le32 src_endpoint;
@@ -368,9 +370,9 @@ enum wire_verdict wire_token(const void *packet, u32 len, u32 *token);
  * Checks, in this order: length, version, token, header length against @frames, checksum, type, that
  * types with frames have some, and others none, the header's flags, each frame's type, flags, payload lengths
  * (their sum must be exactly the rest of the packet; none where the type has none) and the bounds
- * inside each frame (eager: offset + payload <= length, no empty fragment but for a message of length
- * 0; data: no empty payload and no overflow of offset + payload; cts: length and unit not 0 and no
- * overflow).
+ * inside each frame (eager, rts: a put has no other flags, but for SYNC, which an eager one needs; eager:
+ * offset + payload <= length, no empty fragment but for a message of length 0; data: no empty payload and no
+ * overflow of offset + payload; cts: length and unit not 0 and no overflow).
  *
  * Return: WIRE_OK or the first thing found wrong. Context: any.
  */

@@ -50,7 +50,8 @@ TEST_F(Programs, memory)
 {
 	const Result result = lab().run(1,
 		std::string(IBRELK_SOURCE) +
-			"/tests/selftests/memory.sh memory__of memory__in memory__pinned memory__changed",
+			"/tests/selftests/memory.sh memory__of memory__in memory__pinned memory__changed "
+			"remote__",
 		Duration(240));
 
 	EXPECT_EQ(result.status, 0) << result.output;

@@ -64,7 +64,7 @@ int valid(const ibrelk_command &command)
 {
 	if (command.opcode > 10)
 		return -EINVAL;
-	if (command.opcode > 7)
+	if (command.opcode > 8)
 		return -EOPNOTSUPP;
 	if (command.flags >= 64)
 		return -EINVAL;
@@ -91,6 +91,16 @@ int valid(const ibrelk_command &command)
 		used.length = command.length;
 		used.tag = untagged ? 0 : command.tag;
 		used.immediate = command.flags & IBRELK_CMD_IMMEDIATE ? command.immediate : 0;
+		break;
+	case IBRELK_OP_PUT:
+		if (command.peer == IBRELK_PEER_ANY || command.length > length_max)
+			return -EINVAL;
+		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC;
+		used.peer = command.peer;
+		used.addr = command.addr;
+		used.length = command.length;
+		used.remote_addr = command.remote_addr;
+		used.remote_key = command.remote_key;
 		break;
 	case IBRELK_OP_RECV:
 		if (command.length > length_max)
@@ -213,7 +223,7 @@ int ibr_endpoint_send(ibr_endpoint *endpoint, const ibrelk_command *command, ibr
 	must(endpoint == fuzz_endpoint(), "commands are for their endpoint");
 	must(!*undriven == !world->sent, "what is put off is handed on");
 
-	int answer = take(command, IBRELK_OP_SEND);
+	int answer = take(command, command->opcode == IBRELK_OP_PUT ? IBRELK_OP_PUT : IBRELK_OP_SEND);
 
 	if (!answer) {
 		*undriven = reinterpret_cast<ibr_path *>(world);

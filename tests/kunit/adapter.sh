@@ -50,7 +50,7 @@ test interface 131072 "$abi" "$@"
 # The host's files, of which the guest may write those in one folder, are the file system that it has.
 disk=$(dirname "$module")/disk
 mkdir -p "$disk"
-test memory 4096 "$abi --between 10.9.0.1 10.9.0.2 --disk $disk memory__" --out "$disk" "$@"
+test memory 4096 "$abi --between 10.9.0.1 10.9.0.2 --disk $disk memory__ remote__" --out "$disk" "$@"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

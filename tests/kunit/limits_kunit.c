@@ -620,7 +620,11 @@ static void wrong_commands(struct kunit *test)
 		int error;
 	} cases[] = {
 		{ { .opcode = 200 }, -EINVAL },
-		{ { .opcode = IBRELK_OP_PUT }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_GET }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_PUT, .peer = 12345 }, -ENOENT },
+		{ { .opcode = IBRELK_OP_PUT, .level = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_PUT, .tag = 1 }, -EINVAL },
+		{ { .opcode = IBRELK_OP_SEND, .remote_key = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .peer = 12345 }, -ENOENT },
 		{ { .opcode = IBRELK_OP_SEND, .peer = IBRELK_PEER_ANY }, -EINVAL },
 		{ { .opcode = IBRELK_OP_SEND, .level = 4 }, -EINVAL },

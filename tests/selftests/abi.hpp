@@ -579,6 +579,83 @@ inline void expect_silence(Ring &ring)
 	KTAP_EQUAL(ring.tail(), ring.head);
 }
 
+inline ibrelk_endpoint_info endpoint_info(const Node &node)
+{
+	std::vector<ibrelk_endpoint_info> info(256);
+	ibrelk_dump dump{};
+
+	dump.kind = IBRELK_DUMP_ENDPOINTS;
+	dump.buffer = address_of(info.data());
+	dump.entry_bytes = sizeof(info[0]);
+	dump.entries = static_cast<std::uint32_t>(info.size());
+	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
+	for (std::uint32_t i = 0; i < dump.entries; i++)
+		if (info[i].local.endpoint == node.address.endpoint)
+			return info[i];
+	ktap::fail(__FILE__, __LINE__, "the endpoint is not listed");
+	throw ktap::Stop();
+}
+
+// The two ends of each message here: the same endpoint, or with --between two, which share a ring.
+struct Ends : Node {
+	explicit Ends(std::uint32_t entries = 64, std::uint32_t mode = IBRELK_MODE_UC_RELIABLE) :
+		Node(entries, change(between ? between->to : Gid{}, mode))
+	{
+		if (!between)
+			return;
+
+		auto create = endpoint_request(ring, ring);
+		ibrelk_peer peer{};
+
+		change(between->from, mode)(create);
+		KTAP_REQUIRE_EQUAL(control(device.get(), IBRELK_IOC_ENDPOINT_CREATE, &create), 0);
+		sender = Fd(create.fd);
+		peer.addr = address;
+		KTAP_REQUIRE_EQUAL(control(sender.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+		self = peer.handle;
+	}
+	// Receives, and all but what goes to the other end, first.
+	int post(const std::vector<Command> &commands)
+	{
+		if (!between)
+			return submit(Door::ioctl, endpoint.get(), commands);
+
+		std::vector<Command> parts[2];
+		int accepted = 0;
+
+		for (const auto &command : commands)
+			parts[command.opcode == IBRELK_OP_SEND || command.opcode == IBRELK_OP_PUT].push_back(
+				command);
+		for (int part = 0; part < 2; part++) {
+			if (parts[part].empty())
+				continue;
+			int ret = submit(Door::ioctl, part ? sender.get() : endpoint.get(), parts[part]);
+
+			if (ret < 0)
+				return accepted ? accepted : ret;
+			accepted += ret;
+		}
+		return accepted;
+	}
+	int post(const Command &command)
+	{
+		return post(std::vector<Command>{command});
+	}
+
+	Fd sender;
+
+private:
+	static std::function<void(ibrelk_endpoint_create &)> change(const Gid &gid, std::uint32_t mode)
+	{
+		return [gid, mode](ibrelk_endpoint_create &create) {
+			if (!between)
+				return;
+			std::ranges::copy(gid, create.local.gid);
+			create.mode = mode;
+		};
+	}
+};
+
 inline std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint32_t seed)
 {
 	std::vector<std::uint8_t> data(bytes);

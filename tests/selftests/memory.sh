@@ -4,7 +4,7 @@
 #
 #   memory.sh [part of a test's name...]
 set -eu
-[ $# -gt 0 ] || set -- memory__
+[ $# -gt 0 ] || set -- memory__ remote__
 
 abi=$(cd "$(dirname "$0")/../.." && pwd -P)/build/tests/selftests/abi
 parameters=/sys/module/ibrelk/parameters

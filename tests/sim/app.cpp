@@ -23,6 +23,8 @@ constexpr auto stream = SIM_RANDOM_APP;
 constexpr u64 guard = 32; // bytes around each receive's buffer that nobody may touch
 constexpr u8 guard_byte = 0xc3;
 constexpr u64 large = 65536;
+constexpr u64 window_bytes = 16u << 20;
+constexpr u8 used_byte = 0xee;
 constexpr u64 job_key = 0x1234;
 constexpr u64 id_salt = 0x1db0000000000000ull;
 
@@ -204,6 +206,7 @@ void Apps::start()
 	const u64 slots = sim_config.nodes * sim_config.endpoints;
 
 	left_ = sim_config.messages;
+	puts_left_ = sim_config.puts ? sim_config.messages / 2 : 0;
 	slot_.assign(slots, nullptr);
 	for (u32 slot = 0; slot < slots; slot++)
 		open(slot);
@@ -265,6 +268,8 @@ void Apps::open(u32 slot)
 	}
 	sim_preempt_off--;
 	sim_alloc_calm--;
+	if (sim_config.puts)
+		open_window(life);
 	sim_trace("endpoint %u of node %u opens, mode %u", life.slot, life.node, life.mode);
 	box_step(&life, sim_below(stream, 2000 * sim_config.app_us));
 }
@@ -277,7 +282,37 @@ void Apps::close(Life &life)
 	life.open = false;
 	slot_[life.slot] = nullptr;
 	sim_current = &life.task;
+	if (life.region >= 0 && sim_chance(stream, 500'000))
+		close_window(life);
 	sim_endpoint_close(life.endpoint);
+	if (life.region >= 0)
+		close_window(life);
+}
+
+// Where it may pin as much.
+void Apps::open_window(Life &life)
+{
+	ibrelk_region_create create{};
+
+	life.window.make(life.heap, window_bytes);
+	create.addr = reinterpret_cast<u64>(life.window.get());
+	create.length = window_bytes;
+	create.flags = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE;
+	sim_current = &life.task;
+	// All endpoints are there before anybody sends.
+	sim_alloc_calm++;
+	sim_preempt_off++;
+	life.region = sim_region_create(&create);
+	sim_preempt_off--;
+	sim_alloc_calm--;
+	life.key = life.region < 0 ? 0 : create.key;
+}
+
+void Apps::close_window(Life &life)
+{
+	sim_fd_close(life.region);
+	life.region = -1;
+	life.key = 0;
 }
 
 void Apps::close_random()
@@ -332,7 +367,8 @@ bool Apps::done() const
 			continue;
 		return false;
 	}
-	return true;
+	return std::all_of(
+		puts.begin(), puts.end(), [](const auto &put) { return put.second->status != pending; });
 }
 
 u64 Apps::left() const
@@ -342,6 +378,9 @@ u64 Apps::left() const
 	for (const auto &[id, send] : sends)
 		if (send->status == pending)
 			bytes += send->length;
+	for (const auto &[id, put] : puts)
+		if (put->status == pending)
+			bytes += put->length;
 	return bytes;
 }
 
@@ -353,6 +392,11 @@ std::string Apps::stuck() const
 				" bytes from endpoint " + std::to_string(send->from->slot) + " to " +
 				std::to_string(send->to.slot) + ", status " + std::to_string(send->status) +
 				", tag " + std::to_string(send->tag) + (send->untagged ? " untagged" : "");
+	for (const auto &[id, put] : puts)
+		if (put->status == pending)
+			return "put " + std::to_string(id) + " of " + std::to_string(put->length) +
+				" bytes from endpoint " + std::to_string(put->from->slot) + " to " +
+				std::to_string(put->to.slot);
 	return left_ ? "some that were never sent" : "none";
 }
 
@@ -479,6 +523,53 @@ bool Apps::make_send(Life &life, ibrelk_command &command)
 	}
 	left_--;
 	sends[send->id] = std::move(send);
+	return true;
+}
+
+bool Apps::make_put(Life &life, ibrelk_command &command)
+{
+	const u32 slot = static_cast<u32>(sim_below(stream, slot_.size()));
+	const bool same = slot / sim_config.endpoints == life.node;
+	Life *target = slot_[slot];
+
+	if (!target || !target->key || (same && !sim_config.loop))
+		return false;
+	const Peer *peer = peer_for(life, slot, same);
+	if (!peer)
+		return false;
+	auto put = std::make_unique<Put>();
+	put->length = draw_length(true);
+	if (target->window_used + put->length + 2 * guard > window_bytes)
+		return false;
+	put->id = next_id_++;
+	put->from = &life;
+	put->to = *peer;
+	put->target = target;
+	put->place = target->window.get() + target->window_used + guard;
+	target->window_used += put->length + 2 * guard;
+	std::memset(put->place - guard, guard_byte, put->length + 2 * guard);
+	put->buffer.make(life.heap, put->length);
+	content_fill(put->buffer.get(), put->id, put->length);
+	command.opcode = IBRELK_OP_PUT;
+	command.peer = peer->handle;
+	command.user_data = put->id;
+	command.addr = reinterpret_cast<u64>(put->buffer.get());
+	command.length = put->length;
+	command.remote_addr = reinterpret_cast<u64>(put->place);
+	command.remote_key = target->key;
+	switch (sim_below(stream, 20)) {
+	case 0:
+		put->wrong = -EACCES;
+		command.remote_key ^= 1ull << sim_below(stream, 64);
+		break;
+	case 1:
+		put->wrong = -EFAULT;
+		command.remote_addr += sim_chance(stream, 500'000) ? window_bytes : ~0ull << 40;
+		break;
+	default: break;
+	}
+	puts_left_--;
+	puts[put->id] = std::move(put);
 	return true;
 }
 
@@ -686,6 +777,9 @@ void Apps::withdraw(Life &life, const ibrelk_command &command)
 		auto send = sends.extract(command.user_data);
 		life.refused.emplace_front(command, std::move(send.mapped()));
 		left_++;
+	} else if (command.opcode == IBRELK_OP_PUT) {
+		puts.erase(command.user_data);
+		puts_left_++;
 	} else if (command.opcode == IBRELK_OP_CANCEL) {
 		cancels.erase(command.user_data);
 	} else {
@@ -707,7 +801,9 @@ bool Apps::submit(Life &life)
 	for (u64 tries = 0; tries < 3 * want && commands.size() < want; tries++) {
 		ibrelk_command command{};
 		bool made;
-		if (sim_chance(stream, sim_config.cancels) && !draining_)
+		if (puts_left_ && !draining_ && sim_chance(stream, sim_config.puts))
+			made = make_put(life, command);
+		else if (sim_chance(stream, sim_config.cancels) && !draining_)
 			made = make_cancel(life, command);
 		else if (!life.claims.empty() && (draining_ || sim_chance(stream, 300'000)))
 			made = make_claimed(life, command);
@@ -826,6 +922,10 @@ void Apps::judge(Life &life, const ibrelk_completion &completion)
 		}
 		return;
 	}
+	if (const auto it = puts.find(completion.user_data); it != puts.end() && it->second->from == &life) {
+		put_over(*it->second, completion);
+		return;
+	}
 	const auto it = cancels.find(completion.user_data);
 	if (it == cancels.end() || it->second->at != &life || completion.opcode != IBRELK_OP_CANCEL)
 		sim_fail("completion", "a completion of what was never submitted: %llu",
@@ -836,6 +936,47 @@ void Apps::judge(Life &life, const ibrelk_completion &completion)
 		(completion.status && completion.status != -ENOENT))
 		sim_fail("completion", "a cancellation of %llu receives with status %d",
 			static_cast<u64>(completion.length), completion.status);
+}
+
+void Apps::put_over(Put &put, const ibrelk_completion &completion)
+{
+	if (put.completions++)
+		sim_fail("completion", "put %llu completes twice", put.id);
+	if (completion.opcode != IBRELK_OP_PUT || completion.length != put.length || completion.tag ||
+		completion.peer != put.to.handle)
+		sim_fail("completion", "put %llu completes as something else", put.id);
+	put.status = completion.status;
+	if (put.length && adapter_may_read(put.buffer.get(), put.length))
+		sim_fail("fence", "put %llu completes, and an adapter may still read it", put.id);
+	model_put(put);
+	std::memset(put.buffer.get(), used_byte, put.length);
+	put.buffer.reset();
+	if (put.status)
+		return;
+	if (put.length && adapter_may_write(put.place, put.length))
+		sim_fail("fence", "put %llu completes, and an adapter may still write it", put.id);
+	const u64 same = content_check(put.place, put.id, put.length);
+	if (same < put.length)
+		sim_fail("bytes", "put %llu of %llu bytes differs from byte %llu on", put.id, put.length,
+			same);
+	sim_counts.delivered++;
+	sim_counts.bytes += put.length;
+	// Whatever still writes it is seen in the end.
+	std::memset(put.place, used_byte, put.length);
+}
+
+void put_check(const Put &put)
+{
+	const auto all = [](const u8 *from, u64 bytes, u8 value) {
+		return std::all_of(from, from + bytes, [value](u8 byte) { return byte == value; });
+	};
+
+	if (!all(put.place - guard, guard, guard_byte) || !all(put.place + put.length, guard, guard_byte))
+		sim_fail("bytes", "put %llu wrote beside its place", put.id);
+	if (!put.status && !all(put.place, put.length, used_byte))
+		sim_fail("bytes", "the place of put %llu was written after its completion", put.id);
+	if (put.wrong && !all(put.place, put.length, guard_byte))
+		sim_fail("bytes", "put %llu wrote where it must not", put.id);
 }
 
 void Apps::sent(Life &, Send &send, const ibrelk_completion &completion)

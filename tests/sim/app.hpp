@@ -156,6 +156,20 @@ struct Receive {
 	Send *claimed = nullptr;
 };
 
+// A put has a stretch of the target's window for itself, so that what is there says what became of it.
+struct Put {
+	u64 id = 0;
+	Life *from = nullptr;
+	Life *target = nullptr; // whose key it has
+	Peer to;
+	u64 length = 0;
+	int wrong = 0; // with what it has to fail
+	int status = pending;
+	u32 completions = 0;
+	Buffer buffer;
+	u8 *place = nullptr; // with guards around it
+};
+
 struct Cancel {
 	u64 id = 0;
 	Life *at = nullptr;
@@ -179,6 +193,10 @@ struct Life {
 	u64 slow = 1;
 	u64 stopped_until = 0; // it stands still
 	std::vector<Peer> peers;
+	// What others put into, if there are puts; the key is 0 if it could not be made.
+	Buffer window;
+	u64 window_used = 0, key = 0;
+	int region = -1;
 	std::vector<Receive *> posted;
 	std::vector<Receive *> claims; // neither received nor discarded
 	u64 receives = 0;
@@ -215,16 +233,20 @@ public:
 	std::map<u64, std::unique_ptr<Send>> sends;
 	std::map<u64, std::unique_ptr<Receive>> receives;
 	std::map<u64, std::unique_ptr<Cancel>> cancels;
+	std::map<u64, std::unique_ptr<Put>> puts;
 	u64 last_arrival = 0;
 
 private:
 	friend void step_event(void *);
 	void open(u32 slot);
 	void close(Life &life);
+	void open_window(Life &life);
+	static void close_window(Life &life);
 	void step(Life &life);
 	bool submit(Life &life);
 	bool reap(Life &life);
 	void judge(Life &life, const ibrelk_completion &completion);
+	static void put_over(Put &put, const ibrelk_completion &completion);
 	void sent(Life &life, Send &send, const ibrelk_completion &completion);
 	void received(Life &life, Receive &receive, const ibrelk_completion &completion);
 	void part_received(Receive &whole, const ibrelk_completion &completion);
@@ -236,6 +258,7 @@ private:
 	void make_buffer(Receive &receive, ibrelk_command &command);
 	Peer *peer_for(Life &life, u32 slot, bool loop);
 	bool make_send(Life &life, ibrelk_command &command);
+	bool make_put(Life &life, ibrelk_command &command);
 	bool take_refused(Life &life, ibrelk_command &command);
 	bool make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged);
 	bool make_multi(Life &life, ibrelk_command &command);
@@ -248,6 +271,7 @@ private:
 
 	std::vector<Life *> slot_;
 	u64 left_ = 0;
+	u64 puts_left_ = 0;
 	u64 longest_ = 8;
 	u64 next_id_ = 1;
 	bool draining_ = false;
@@ -257,6 +281,8 @@ private:
 // Word i of what message `id` contains; a receiver knows the message by its first word, or by its immediate.
 u64 content(u64 id, u64 i);
 void content_fill(u8 *to, u64 id, u64 length);
+// The bytes of a stretch that a put had, and the guards around it: are they as they are to be in the end?
+void put_check(const Put &put);
 // Where the first difference is, or `length`.
 u64 content_check(const u8 *data, u64 id, u64 length);
 

@@ -232,6 +232,11 @@ void draw_credit(struct sim_config &c)
 	c.send_sges = maybe(85) ? 30 : pick({2, 3});
 }
 
+void draw_puts(struct sim_config &c)
+{
+	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -270,6 +275,7 @@ struct sim_config config_draw(u64 seed)
 	draw_mapping(c);
 	draw_stops(c, calm);
 	draw_credit(c);
+	draw_puts(c);
 	return c;
 }
 

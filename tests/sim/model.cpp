@@ -17,11 +17,16 @@ bool native(u32 mode)
 	return mode <= IBRELK_MODE_UD_NATIVE;
 }
 
-bool same_job(const Send &send)
+bool same_job(const Life &from, const Peer &to)
 {
 	const u64 slots = sim_config.nodes * sim_config.endpoints;
 
-	return send.from->wrong_job == (send.to.slot + sim_config.wrong_job >= slots);
+	return from.wrong_job == (to.slot + sim_config.wrong_job >= slots);
+}
+
+bool same_job(const Send &send)
+{
+	return same_job(*send.from, send.to);
 }
 
 // Would the receive take the message, if both met?
@@ -153,6 +158,47 @@ bool model_may_refuse(const Life &life, int error)
 	case -EADDRNOTAVAIL:
 	case -ENETUNREACH: return sim_config.restarts;
 	default: (void)life; return false;
+	}
+}
+
+void model_put(const Put &put)
+{
+	const bool may_fail = !model_gentle() || native(put.from->mode);
+
+	if (!same_job(*put.from, put.to)) {
+		if (put.status != -EACCES && !(put.status && may_fail))
+			sim_fail("status", "put %llu to another job completes with %d", put.id, put.status);
+		return;
+	}
+	if (put.wrong) {
+		if (!put.status || (put.status != put.wrong && !may_fail))
+			sim_fail("status", "put %llu is to fail with %d, and does with %d", put.id, put.wrong,
+				put.status);
+		return;
+	}
+	switch (put.status) {
+	case 0: break;
+	case -EACCES: // the region has ended, or was one of a former life
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+	case -ENODEV:
+	case -ENOMEM:
+	case -ECONNREFUSED:
+	case -EHOSTUNREACH:
+	case -ECONNABORTED:
+	case -ESTALE:
+	case -EBUSY:
+	case -EPROTO:
+	case -EOPNOTSUPP:
+		if (model_gentle())
+			sim_fail("status", "put %llu fails with %d although nothing ends its flow", put.id,
+				put.status);
+		break;
+	case -EIO:
+		if (!native(put.from->mode))
+			sim_fail("status", "put %llu fails with %d in a reliable mode", put.id, put.status);
+		break;
+	default: sim_fail("status", "put %llu fails with %d", put.id, put.status);
 	}
 }
 
@@ -297,6 +343,11 @@ void model_check_closed()
 		if (receive->kept && apps.sum(*receive) != receive->sum)
 			sim_fail("bytes", "the buffer of receive %llu was written after its completion",
 				receive->id);
+	}
+	for (const auto &[id, put] : apps.puts) {
+		if (!put->completions && !sim_config.rush)
+			sim_fail("completion", "put %llu never completes", put->id);
+		put_check(*put);
 	}
 	for (const auto &[id, cancel] : apps.cancels)
 		if (!cancel->completions && !sim_config.rush)

@@ -16,6 +16,8 @@ bool model_gentle();
 bool model_arrives(const Send &send);
 // May a right command be refused with this error?
 bool model_may_refuse(const Life &life, int error);
+// A put, or a send, has completed: with what it may?
+void model_put(const Put &put);
 void model_sent(Send &send);
 // A completion describes a message that a receive, or a probe, has found.
 void model_described(const Receive &receive, const Send &send, const ibrelk_completion &completion);

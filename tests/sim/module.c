@@ -7,6 +7,7 @@
 #include "command.h"
 #include "endpoint.h"
 #include "path.h"
+#include "region.h"
 #include "ring.h"
 #include "params.h"
 #include "shim.h"
@@ -216,6 +217,13 @@ void sim_ring_drain(int fd)
 
 	file->f_op->unlocked_ioctl(file, IBRELK_IOC_RING_WAIT, (unsigned long)&wait);
 	fput(file);
+}
+
+int sim_region_create(struct ibrelk_region_create *create)
+{
+	struct file *file = ibr_region_create(create);
+
+	return IS_ERR(file) ? PTR_ERR(file) : sim_fd_install(file);
 }
 
 long sim_endpoint_create(struct ibrelk_endpoint_create *create, struct ibr_endpoint **endpoint)

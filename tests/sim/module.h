@@ -31,6 +31,8 @@ u64 sim_instance(u32 node);
 
 int sim_ring_create(u32 entries, struct ibrelk_ring_header **header);
 void sim_ring_drain(int fd);
+/* sim_region_create() - return: descriptor, or negative errno */
+int sim_region_create(struct ibrelk_region_create *create);
 long sim_endpoint_create(struct ibrelk_endpoint_create *create, struct ibr_endpoint **endpoint);
 void sim_endpoint_close(struct ibr_endpoint *endpoint);
 int sim_peer_add(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr, u32 *handle);

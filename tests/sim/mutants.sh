@@ -64,7 +64,7 @@ timer | timer\|progress | loss=100000 modes=32 | drive.c | s/if \(at >= path->ti
 leak | leak | modes=32 | endpoint.c | s/\t\tkfree\(contact\);/\t\t;/
 reference | reference\|memory | modes=32 | flow.c | s/ibr_path_put\(flow->path\);\n\tibr_endpoint_put\(flow->endpoint\);\n\tkfree_rcu/ibr_path_put(flow->path);\n\tibr_path_put(flow->path);\n\tibr_endpoint_put(flow->endpoint);\n\tkfree_rcu/
 lock-missing | lock | - | drive.c | s/(void ibr_path_drive\(struct ibr_path \*path\)\n\{\n)\tspin_lock_bh\(&path->lock\);\n(.*?)\tspin_unlock_bh\(&path->lock\);/$1$2/s
-lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
+lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence, 0\);\n\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
 sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
 wrap-early | order\|progress\|count\|match | wrap=20 reorder=300000 modes=32 restarts=0 closes=0 alloc=0 | message.c | s/\(s32\)\(message->sequence - sequence\) < 0/message->sequence < sequence/
@@ -102,14 +102,18 @@ multi-leak | leak | multis=500000 | recv.c | s/\t\tkmem_cache_free\(recv_cache, 
 write-name | bytes | modes=4 nodes=2 endpoints=1 messages=24 size_max=70000 big=300000 zero_copy_min=1 mtu=256 loss=30000 | rendezvous.c | s/(\twindow->state = window->mr \? IBR_WINDOW_CLOSING : IBR_WINDOW_FREE;\n)/$1\tif (window->name)\n\t\tpath->written[window->name & ~WIRE_CTS_KEY] = NULL;\n\twindow->name = 0;\n/; s/(static void window_close\(struct ibr_window \*window\)\n\{\n)/$1\tstruct ibr_path *path = window->transfer->flow->path;\n\n/
 write-unit | bytes\|progress | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/into \/ send->window\[0\].unit << WIRE_IMMEDIATE_UNIT;/(into \/ send->window[0].unit ^ 1) << WIRE_IMMEDIATE_UNIT;/
 write-lost | progress | modes=32 size_max=70000 zero_copy_min=1 loss=50000 restarts=0 closes=0 alloc=0 | rendezvous.c | s/\tif \(send->finished\) \{\n\t\tibr_frag_put\(frag\);/\tif (true) {\n\t\tibr_frag_put(frag);/
+put-anywhere | WARN | puts=300000 | region.c | s/\t\treturn -EFAULT;\n\tif \(!ibr_pins_share/\t\treturn 0;\n\tif (!ibr_pins_share/
+put-any-key | status | puts=300000 | region.c | s/region->key != key \|\| //
+put-refused | status | puts=300000 | message.c | s/message_matched\(flow, WIRE_MSG_SYNC, sequence, error\);/message_matched(flow, WIRE_MSG_SYNC, sequence, 0);/
+put-not-written | bytes | puts=300000 | region.c | s/\t\tif \(length\)\n\t\t\tibr_umem_copy_to/\t\tif (false)\n\t\t\tibr_umem_copy_to/
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->ib && ib_dereg_mr\(mr->ib\)\)/if (false)/
 claim-stays | twice\|claim\|order\|memory\|Segmentation | claims=500000 modes=32 late=3000 | recv.c | s/\tmatch_message_remove\(&endpoint->match, &message->match\);\n\tendpoint->claimed/\tendpoint->claimed/
 claim-blind | claim | claims=700000 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &wanted\);/found = command->opcode == IBRELK_OP_CLAIM ? NULL : match_message_find(&endpoint->match, &wanted);/
 claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\(endpoint, message\);\n\t\}\n\tspin_unlock_bh\(&endpoint->lock\);\n\treturn message;/\t}\n\tspin_unlock_bh(&endpoint->lock);\n\treturn message;/
-discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence\);\n//
-discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message\);\n\telse if/\tif/
+discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence, 0\);\n//
+discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message, 0\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
 step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/if \(!transfer->dying\)\n\t\ttransfer_end\(transfer, error\);/list_del_init(&transfer->link);/
 step-fin | outcome | steps table fin-lost receiver-dies | flow.c | s/flow->tells = tell && flow->answers;/flow->tells = false;/; s/tell && !flow->answers/tell/

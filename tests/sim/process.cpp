@@ -12,7 +12,7 @@
 #include <vector>
 
 static mm_struct kernel_mm{};
-static sim_task kernel_task{&kernel_mm, 0, 0, 0, 0};
+static sim_task kernel_task{&kernel_mm, nullptr, 0, 0, 0, 0};
 sim_task *sim_current = &kernel_task;
 
 void mmdrop(mm_struct *mm)
@@ -226,5 +226,7 @@ void sim_fd_close(int fd)
 {
 	auto *closed = descriptors[static_cast<std::size_t>(fd)];
 	descriptors[static_cast<std::size_t>(fd)] = nullptr;
+	if (closed->f_op->flush)
+		closed->f_op->flush(closed, sim_current->files);
 	fput(closed);
 }

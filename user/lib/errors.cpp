@@ -101,12 +101,17 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ENOMSG, "no message waits that a receive like that would take"},
 	{IBRELK_CALL_COMPLETION, ECONNREFUSED,
 		"the peer refused: no such endpoint number at that address, or ibrelk.ko is not loaded"},
-	{IBRELK_CALL_COMPLETION, EACCES, "the peer's endpoint has another job key, or is another user's"},
+	{IBRELK_CALL_COMPLETION, EACCES,
+		"the peer's endpoint has another job key, or is another user's; a put: no region of that "
+		"process has "
+		"such a key (any more)"},
 	{IBRELK_CALL_COMPLETION, ESTALE,
 		"the peer's endpoint number has another generation: the program there was started anew"},
 	{IBRELK_CALL_COMPLETION, EIO, "the message was lost on its way, which native modes allow for"},
 	{IBRELK_CALL_COMPLETION, EFAULT,
-		"the buffer, or the receiver's, was unmapped before the message was done with"},
+		"the buffer, or the receiver's, was unmapped before the message was done with; a put: not "
+		"all of it "
+		"is in the peer's region"},
 	{IBRELK_CALL_COMPLETION, ENOMEM, "out of memory, here or at the peer"},
 	{IBRELK_CALL_COMPLETION, EBUSY,
 		"the peer is out of memory, has too many peers, or its ibrelk.ko is being unloaded"},
@@ -125,7 +130,9 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ENODEV, "the RDMA device is gone"},
 	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "the peer cannot do that mode, or does not allow it"},
 
-	{IBRELK_CALL_REGION, EINVAL, "a region has at least a byte, and at most 1 GiB"},
+	{IBRELK_CALL_REGION, EINVAL,
+		"a region has at least a byte, and at most 1 GiB; what peers put into has to be written (its "
+		"flags)"},
 	{IBRELK_CALL_REGION, EFAULT, "the region is not in the process's memory, or may not be written"},
 	{IBRELK_CALL_REGION, ENOMEM,
 		"out of memory, or more than the process may have pinned: raise the limit of locked memory "
@@ -134,6 +141,7 @@ constexpr Text texts[] = {
 		"memory of a file cannot be a region that is received into: messages may go there without "
 		"one"},
 	{IBRELK_CALL_REGION, EAGAIN, "another thread was changing the memory: try again"},
+	{IBRELK_CALL_REGION, ENOSPC, "too many regions of this node have a key: close some"},
 	{IBRELK_CALL_REGION, EMFILE, too_many_files},
 
 	{IBRELK_CALL_ADDRESS, EINVAL,

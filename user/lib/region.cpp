@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Regions: memory that stays pinned as long as a descriptor is open.
+// Regions: memory that stays pinned, and that peers may put into, as long as a descriptor is open.
 #include <cerrno>
 #include <new>
 
@@ -13,6 +13,7 @@ namespace sys = ibrelk::system;
 
 struct ibrelk_region {
 	int fd;
+	uint64_t key;
 };
 
 extern "C" int ibrelk_region_open(const struct ibrelk_device *device, const void *address, size_t length,
@@ -31,7 +32,7 @@ extern "C" int ibrelk_region_open(const struct ibrelk_device *device, const void
 	if (error < 0)
 		return error;
 
-	auto *made = new (std::nothrow) ibrelk_region{create.fd};
+	auto *made = new (std::nothrow) ibrelk_region{create.fd, create.key};
 
 	if (!made) {
 		sys::close(create.fd);
@@ -39,6 +40,11 @@ extern "C" int ibrelk_region_open(const struct ibrelk_device *device, const void
 	}
 	*region = made;
 	return 0;
+}
+
+extern "C" uint64_t ibrelk_region_key(const struct ibrelk_region *region) noexcept
+{
+	return region->key;
 }
 
 extern "C" void ibrelk_region_close(struct ibrelk_region *region) noexcept

@@ -29,6 +29,7 @@ struct mm_struct {
 
 struct sim_task {
 	struct mm_struct *mm;
+	void *files;
 	u32 pid;
 	u32 uid;
 	unsigned long memlock;	/* bytes */
@@ -184,12 +185,15 @@ struct poll_table_struct;
 #define vm_insert_page(vma, address, page)	0
 #define vmalloc_to_page(address)		((struct page *)(address))
 
+typedef void *fl_owner_t;
+
 struct file_operations {
 	struct module *owner;
 	__poll_t (*poll)(struct file *file, struct poll_table_struct *table);
 	int (*mmap)(struct file *file, struct vm_area_struct *vma);
 	long (*unlocked_ioctl)(struct file *file, unsigned int command, unsigned long argument);
 	long (*compat_ioctl)(struct file *file, unsigned int command, unsigned long argument);
+	int (*flush)(struct file *file, fl_owner_t id);
 	int (*release)(struct inode *inode, struct file *file);
 };
 
@@ -238,6 +242,9 @@ struct wait_queue_entry {
 #define waitqueue_active(wq)		(!list_empty(&(wq)->head))
 #define wq_has_sleeper(wq)		waitqueue_active(wq)
 #define wake_up_poll(wq, mask)		do { } while (0)
+#define wake_up_all(wq)			do { } while (0)
+/* Whoever would wait is killed. */
+#define wait_event_killable(wq, condition)	((condition) ? 0 : -EINTR)
 #define init_waitqueue_func_entry(e, f)	((e)->func = (f))
 #define autoremove_wake_function(e, mode, flags, key)	1
 #define prepare_to_wait(wq, e, state)	do { } while (0)

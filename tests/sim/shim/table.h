@@ -46,6 +46,7 @@ void *sim_xa_find(struct xarray *xa, unsigned long *index, bool after);
 #define xa_alloc_cyclic_bh(xa, id, entry, limit, next, gfp)	\
 	xa_with_lock(xa, xa_alloc_cyclic(xa, id, entry, limit, next, gfp))
 #define xa_insert_bh(xa, index, entry, gfp)	xa_with_lock(xa, sim_xa_insert(xa, index, entry, gfp))
+#define xa_store(xa, index, entry, gfp)	sim_xa_store(xa, index, entry)
 #define xa_store_bh(xa, index, entry, gfp)	\
 	do { xa_lock_bh(xa); sim_xa_store(xa, index, entry); xa_unlock_bh(xa); } while (0)
 #define xa_for_each(xa, index, entry)	\

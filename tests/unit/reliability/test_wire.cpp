@@ -271,16 +271,25 @@ TEST(wire_parse, frame_types_flags_and_payload)
 		bool carries = type == WIRE_FRAME_EAGER || type == WIRE_FRAME_DATA;
 
 		for (int flags = 0; flags < 256; flags++) {
+			bool put = flags & WIRE_MSG_REMOTE &&
+				(type == WIRE_FRAME_EAGER || type == WIRE_FRAME_RTS);
+			// A put has neither a match space nor an immediate value; a short one asks for an
+			// answer.
+			bool bare = type == WIRE_FRAME_EAGER ? flags == (WIRE_MSG_REMOTE | WIRE_MSG_SYNC)
+							     : !(flags & message);
 			u8 allowed = type == WIRE_FRAME_EAGER ? message | WIRE_MSG_SYNC
 				: type == WIRE_FRAME_RTS      ? message | WIRE_MSG_LENGTH
 				: type == WIRE_FRAME_CTS      ? WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1)
 							      : 0;
+			if (put)
+				allowed |= WIRE_MSG_REMOTE;
 			bool nameless = type == WIRE_FRAME_CTS && flags && !(flags & WIRE_CTS_KEY);
 			Draft draft = Draft().sound(type);
 
 			draft.frames.back().flags = flags;
 			EXPECT_EQ(draft.parse(),
-				exists && !(flags & ~allowed) && !nameless ? WIRE_OK : WIRE_BAD_FRAME)
+				exists && !(flags & ~allowed) && !nameless && (!put || bare) ? WIRE_OK
+											     : WIRE_BAD_FRAME)
 				<< type << " " << flags;
 		}
 		if (exists && !carries) {

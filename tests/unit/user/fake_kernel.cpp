@@ -113,9 +113,12 @@ int memory_fd(std::size_t bytes)
 
 int create_region(ibrelk_region_create *create)
 {
-	if (!create->length || create->flags & ~IBRELK_REGION_WRITE || create->reserved)
+	if (!create->length || create->flags & ~(IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE) ||
+		create->key || create->flags == IBRELK_REGION_REMOTE_WRITE)
 		return -EINVAL;
 	create->fd = memory_fd(0);
+	if (create->flags & IBRELK_REGION_REMOTE_WRITE)
+		create->key = 0xabc0000000000000 + static_cast<std::uint64_t>(create->fd);
 	state.regions[create->fd] = *create;
 	return 0;
 }
@@ -484,6 +487,28 @@ int cancel(Endpoint &endpoint, const ibrelk_command &command)
 	return 0;
 }
 
+// Into a region of this process, which is the peer.
+int put(Endpoint &endpoint, const ibrelk_command &command)
+{
+	ibrelk_completion completion = completion_of(endpoint, command);
+
+	completion.length = command.length;
+	completion.status = -EACCES;
+	for (const auto &[fd, region] : state.regions) {
+		if (!region.key || region.key != command.remote_key)
+			continue;
+		completion.status = -EFAULT;
+		if (command.remote_addr < region.addr || command.remote_addr - region.addr > region.length ||
+			command.length > region.length - (command.remote_addr - region.addr))
+			continue;
+		completion.status = 0;
+		std::memcpy(reinterpret_cast<void *>(command.remote_addr),
+			reinterpret_cast<const void *>(command.addr), command.length);
+	}
+	endpoint.send_ring->complete(completion);
+	return 0;
+}
+
 int accept(Endpoint &endpoint, const ibrelk_command &command)
 {
 	switch (command.opcode) {
@@ -492,6 +517,7 @@ int accept(Endpoint &endpoint, const ibrelk_command &command)
 			endpoint.send_ring->complete(completion_of(endpoint, command));
 		return 0;
 	case IBRELK_OP_SEND: return send(endpoint, command);
+	case IBRELK_OP_PUT: return put(endpoint, command);
 	case IBRELK_OP_RECV:
 		return command.flags & IBRELK_CMD_CLAIMED ? take_claimed(endpoint, command)
 							  : recv(endpoint, command);

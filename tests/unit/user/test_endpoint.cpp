@@ -77,9 +77,46 @@ TEST_F(EndpointTest, regions_are_descriptors)
 
 	::ibrelk_region *region = nullptr;
 
-	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(), 2, &region), -EINVAL);
+	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(), 4, &region), -EINVAL);
 	EXPECT_EQ(region, nullptr);
 	ibrelk_region_close(nullptr);
+}
+
+TEST_F(EndpointTest, put__reaches_the_region_of_its_key)
+{
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);
+	const auto self = *endpoint.peer_add(endpoint.address());
+	std::array<std::byte, 100> memory{};
+	const std::array<std::byte, 3> data{std::byte{1}, std::byte{2}, std::byte{3}};
+	const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+	auto plain = ibrelk::Region::to_receive(*device, memory);
+	auto first = ibrelk::Region::to_put(*device, memory);
+	auto second = ibrelk::Region::to_put(*device, std::span(memory).first(10));
+
+	ASSERT_TRUE(plain && first && second);
+	EXPECT_EQ(plain->key(), 0u);
+	EXPECT_NE(first->key(), 0u);
+	EXPECT_NE(first->key(), second->key());
+
+	const auto put = [&](std::uint64_t to, std::uint64_t key) {
+		EXPECT_TRUE(endpoint.put(self, data, to, key, 77));
+
+		const auto completion = ring->next();
+
+		EXPECT_TRUE(completion);
+		EXPECT_EQ(completion->opcode, IBRELK_OP_PUT);
+		EXPECT_EQ(completion->user_data, 77u);
+		EXPECT_EQ(completion->length, data.size());
+		return completion->status;
+	};
+	EXPECT_EQ(put(address + 97, first->key()), 0);
+	EXPECT_EQ(memory[96], std::byte{0});
+	EXPECT_EQ(memory[97], std::byte{1});
+	EXPECT_EQ(memory[99], std::byte{3});
+	EXPECT_EQ(put(address + 98, first->key()), -EFAULT);
+	EXPECT_EQ(put(address + 8, second->key()), -EFAULT);
+	EXPECT_EQ(put(address, first->key() + 100), -EACCES);
+	EXPECT_EQ(put(address, plain->key()), -EACCES);
 }
 
 TEST_F(EndpointTest, device_dump__grows_until_all_fit)

@@ -168,25 +168,39 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
 /* ---- memory that stays pinned -------------------------------------------------------------------- */
 
 /**
- * @brief Pins memory that many messages are going to be sent from, or received into. Never needed: what is
- * used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
- * anything else, and is pinned before it is used first.
+ * @brief Pins memory that many messages are going to be sent from, or received into. Never needed for that: what
+ * is used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
+ * anything else, and is pinned before it is used first. It can also have a key, by which peers put into it
+ * (ibrelk_command_put()).
  * @param device  the device
  * @param address where it begins
  * @param length  bytes, 1 to IBRELK_REGION_MAX
- * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it, else 0
+ * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it; with
+ * IBRELK_REGION_REMOTE_WRITE also if peers may put into it; else 0
  * @param region  out: the region; ibrelk_region_close() ends it
  * @return 0, or -EINVAL (length, flags), -EFAULT (not mapped, or not writable), -ENOMEM (no memory, or more
  * than the process may have pinned: ulimit -l), -EOPNOTSUPP (to be received into, but of a file that is
- * written back to a disk or a server), -EAGAIN (another thread was changing the memory), -EMFILE
+ * written back to a disk or a server), -EAGAIN (another thread was changing the memory), -ENOSPC (too many
+ * regions with a key on this node), -EMFILE
  *
- * Commands do not mention it. When other memory comes to be there (munmap(), fork(), ...) it is of no more
+ * Commands of this process do not mention it. When other memory comes to be there (munmap(), fork(), ...) it is of no more
  * use, but does no harm. Commands that use its memory may be under way when it is closed. Thread safe.
  */
 int ibrelk_region_open(const struct ibrelk_device *device, const void *address, size_t length, uint32_t flags,
 	struct ibrelk_region **region) IBRELK_NOEXCEPT;
 
-/** @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. */
+/**
+ * @brief The key by which peers put into the region: good for every endpoint of this process, and for no other.
+ * @param region the region
+ * @return the key, never 0; 0 if the region was made without IBRELK_REGION_REMOTE_WRITE
+ */
+uint64_t ibrelk_region_key(const struct ibrelk_region *region) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. Its key ends first: puts
+ * that are under way fail, with -EACCES for their senders, and when this returns none writes any more. (It waits
+ * for that, which takes no peer; only who is killed meanwhile does not.)
+ */
 void ibrelk_region_close(struct ibrelk_region *region) IBRELK_NOEXCEPT;
 
 /* ---- completion ring ----------------------------------------------------------------------------- */
@@ -292,6 +306,37 @@ static inline struct ibrelk_command ibrelk_command_send(
 }
 
 /**
+ * @brief Fills in a put: the buffer is written into a region of the peer's process, which has no part in it.
+ * @param peer      handle of an endpoint of that process
+ * @param buffer    what is written; the kernel's until the completion
+ * @param bytes     its length, 0 to ibrelk_query.message_max; 0 only tells whether it might be done
+ * @param address   where to, in the peer's process
+ * @param key       ibrelk_region_key() of a region there that contains all of it
+ * @param user_data comes back in the completion
+ * @return the command
+ *
+ * It completes when all of it is there, with 0, or with an error of a send, or with -EACCES (no such key, or the
+ * region has ended), -EFAULT (not all of it in the region, or not mapped any more, there or here). The peer gets no
+ * completion: to tell it, send a message afterwards. What is sent after a put to the same endpoint is
+ * received after it, if the put is no longer than ibrelk_query.eager_max; else wait for its completion first.
+ */
+static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void *buffer, uint64_t bytes,
+	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command;
+
+	memset(&command, 0, sizeof(command));
+	command.opcode = IBRELK_OP_PUT;
+	command.peer = peer;
+	command.user_data = user_data;
+	command.addr = (uint64_t)(uintptr_t)buffer;
+	command.length = bytes;
+	command.remote_addr = address;
+	command.remote_key = key;
+	return command;
+}
+
+/**
  * @brief Fills in a tagged receive.
  * @param peer      handle of the wanted source, or IBRELK_PEER_ANY
  * @param buffer    where the message goes; the kernel's until the completion
@@ -318,8 +363,8 @@ static inline struct ibrelk_command ibrelk_command_recv(uint32_t peer, void *buf
 }
 
 /**
- * @brief Makes a send or receive one of a buffer in several pieces.
- * @param command as ibrelk_command_send() or ibrelk_command_recv() or ibrelk_command_recv_claimed() made it;
+ * @brief Makes a send, put or receive one of a buffer in several pieces.
+ * @param command as ibrelk_command_send(), _put(), _recv() or _recv_claimed() made it;
  * its buffer is replaced
  * @param pieces  where the parts of the message are, in its order; read when the command is submitted
  * @param count   how many, 0 to IBRELK_IOVEC_MAX
@@ -595,6 +640,13 @@ int ibrelk_endpoint_submit_all(struct ibrelk_endpoint *endpoint, const struct ib
  */
 int ibrelk_endpoint_send(struct ibrelk_endpoint *endpoint, uint32_t peer, const void *buffer, uint64_t bytes,
 	uint64_t tag, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one put; parameters as for ibrelk_command_put().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_put(struct ibrelk_endpoint *endpoint, uint32_t peer, const void *buffer, uint64_t bytes,
+	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT;
 
 /**
  * @brief Submits one tagged receive; parameters as for ibrelk_command_recv().

@@ -380,7 +380,7 @@ private:
 	detail::owner<::ibrelk_ring, ibrelk_ring_close> handle_;
 };
 
-/// Memory that stays pinned, for many messages: see ibrelk_region_open(). Never needed.
+/// Memory that stays pinned, for many messages, or for peers to put into: see ibrelk_region_open().
 class Region
 {
 public:
@@ -393,6 +393,17 @@ public:
 	static result<Region> to_receive(const Device &device, std::span<std::byte> memory) noexcept
 	{
 		return open(device, memory, IBRELK_REGION_WRITE);
+	}
+	/// For peers that know its key to put into, and for all of the above.
+	static result<Region> to_put(const Device &device, std::span<std::byte> memory) noexcept
+	{
+		return open(device, memory, IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE);
+	}
+
+	/// By which peers put into it; 0 if they may not.
+	[[nodiscard]] std::uint64_t key() const noexcept
+	{
+		return ibrelk_region_key(handle_.get());
 	}
 
 private:
@@ -508,6 +519,13 @@ public:
 	{
 		return detail::check(ibrelk_endpoint_send(
 			handle_.get(), peer, message.data(), message.size(), tag, user_data));
+	}
+	/// Writes into a region of the peer's process, by its key. EAGAIN: nothing fits now.
+	result<void> put(Peer peer, std::span<const std::byte> data, std::uint64_t address, std::uint64_t key,
+		std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_put(
+			handle_.get(), peer, data.data(), data.size(), address, key, user_data));
 	}
 	/// Posts one receive. EAGAIN: nothing fits now.
 	result<void> recv(Peer peer, std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore = 0,

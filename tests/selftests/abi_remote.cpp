@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// Puts: a peer writes to a region of a process that has no part in it. With --between, adapters carry them.
+#include "abi.hpp"
+
+#include <cstring>
+
+#include <spawn.h>
+
+namespace abi
+{
+namespace
+{
+
+constexpr std::uint32_t remote = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE;
+
+// A region that peers may write to.
+struct Window {
+	Window(const Node &node, const void *memory, std::size_t bytes, std::uint32_t flags = remote)
+	{
+		ibrelk_region_create create{};
+
+		create.addr = address_of(memory);
+		create.length = bytes;
+		create.flags = flags;
+		create.fd = -1;
+		KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_REGION_CREATE, &create), 0);
+		fd = Fd(create.fd);
+		key = create.key;
+	}
+
+	Fd fd;
+	std::uint64_t key = 0;
+};
+
+int window_error(const Node &node, const ibrelk_region_create &wanted)
+{
+	ibrelk_region_create create = wanted;
+	const int error = control(node.device.get(), IBRELK_IOC_REGION_CREATE, &create);
+
+	if (!error)
+		::close(create.fd);
+	return error;
+}
+
+Command put(std::uint32_t peer, const void *data, std::uint64_t bytes, const void *to, std::uint64_t key,
+	std::uint64_t user_data = 1)
+{
+	Command command{};
+
+	command.opcode = IBRELK_OP_PUT;
+	command.peer = peer;
+	command.addr = address_of(data);
+	command.length = bytes;
+	command.remote_addr = address_of(to);
+	command.remote_key = key;
+	command.user_data = user_data;
+	return command;
+}
+
+// Puts, and tells how it ended.
+int put_status(Ends &ends, const Command &command)
+{
+	KTAP_REQUIRE_EQUAL(ends.post(command), 1);
+
+	auto completion = ends.ring.next();
+
+	KTAP_REQUIRE(completion.has_value());
+	KTAP_EQUAL(completion->opcode, IBRELK_OP_PUT);
+	KTAP_EQUAL(completion->user_data, command.user_data);
+	KTAP_EQUAL(completion->peer, command.peer);
+	KTAP_EQUAL(completion->tag, 0u);
+	KTAP_EQUAL(completion->flags, 0);
+	KTAP_EQUAL(completion->immediate, 0u);
+	if (!(command.flags & IBRELK_CMD_IOVEC))
+		KTAP_EQUAL(completion->length, command.length);
+	return completion->status;
+}
+
+bool all_are(const std::byte *memory, std::size_t bytes, int value)
+{
+	return std::all_of(memory, memory + bytes,
+		[value](std::byte byte) { return std::to_integer<int>(byte) == value; });
+}
+
+// Short ones, which are copied, and long ones, which go by rendezvous.
+std::vector<std::size_t> sizes(const Node &node)
+{
+	const auto eager = query(node.device.get()).eager_max;
+
+	return {1, 8, 100, 4096, eager - 1, eager, eager + 1, 100'000, (1 << 20) + 3, 5 << 20};
+}
+
+} // namespace
+
+KTAP_TEST(remote__put_lands)
+{
+	Ends ends;
+	const std::size_t room = 6 << 20;
+	Pages target(room);
+	Window window(ends, target.data(), room);
+	const auto before = endpoint_info(ends).counters;
+	std::uint64_t puts = 0;
+
+	KTAP_CHECK(window.key != 0);
+	// Such a receive takes whatever message comes; a put is none.
+	std::vector<std::uint8_t> receive(room);
+	KTAP_REQUIRE_EQUAL(ends.post(recv(receive.data(), room, 0, 99)), 1);
+	for (std::size_t bytes : sizes(ends)) {
+		for (std::size_t into :
+			{std::size_t{0}, std::size_t{4095}, room - bytes - 4000, room - bytes}) {
+			const auto data = pattern(bytes, static_cast<std::uint32_t>(into));
+
+			std::memset(target.data(), 0xc3, room);
+			KTAP_EQUAL(
+				put_status(ends,
+					put(ends.self, data.data(), bytes, target.data() + into, window.key)),
+				0);
+			puts++;
+			KTAP_CHECK(std::memcmp(target.data() + into, data.data(), bytes) == 0);
+			KTAP_CHECK(all_are(target.data(), into, 0xc3));
+			KTAP_CHECK(all_are(target.data() + into + bytes, room - into - bytes, 0xc3));
+		}
+	}
+	// One of nothing only tells whether it might.
+	KTAP_EQUAL(put_status(ends, put(ends.self, nullptr, 0, target.data() + room, window.key)), 0);
+	puts++;
+	expect_silence(ends.ring);
+
+	const auto after = endpoint_info(ends).counters;
+	KTAP_EQUAL(after.rx_remote - before.rx_remote, puts);
+	KTAP_EQUAL(after.rx_messages - before.rx_messages, puts);
+	if (!between)
+		KTAP_EQUAL(after.tx_remote - before.tx_remote, puts);
+	KTAP_EQUAL(after.unexpected_messages, before.unexpected_messages);
+	KTAP_REQUIRE_EQUAL(ends.post(cancel(99, 100)), 1);
+	expect(ends.ring, 99, -ECANCELED);
+	expect(ends.ring, 100, 0);
+}
+
+KTAP_TEST(remote__put_in_pieces_and_silent)
+{
+	Ends ends;
+	const std::size_t room = 1 << 20;
+	Pages source(room), target(room);
+	Window window(ends, target.data(), room);
+
+	for (std::size_t piece : {std::size_t{50}, std::size_t{1000}, std::size_t{100'000}}) {
+		const auto data = pattern(3 * piece, 7);
+		ibrelk_iovec pieces[3];
+
+		// The last of them comes first in memory.
+		for (std::size_t i = 0; i < 3; i++) {
+			pieces[i] = {
+				.addr = address_of(source.data() + (2 - i) * (piece + 77)), .length = piece};
+			std::memcpy(pointer_to(pieces[i].addr), data.data() + i * piece, piece);
+		}
+		std::memset(target.data(), 0, room);
+
+		auto command = put(ends.self, pieces, 3, target.data() + 5, window.key);
+
+		command.flags = IBRELK_CMD_IOVEC;
+		KTAP_EQUAL(put_status(ends, command), 0);
+		KTAP_CHECK(std::memcmp(target.data() + 5, data.data(), data.size()) == 0);
+
+		// Only failure is told, and the next one's success.
+		auto quiet = put(ends.self, data.data(), data.size(), target.data() + 9, window.key);
+
+		quiet.flags = IBRELK_CMD_NO_SUCCESS;
+		KTAP_REQUIRE_EQUAL(ends.post(quiet), 1);
+		quiet.remote_key++;
+		KTAP_EQUAL(put_status(ends, quiet), -EACCES);
+		KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), 1, target.data(), window.key)), 0);
+	}
+}
+
+KTAP_TEST(remote__put_before_send)
+{
+	Ends ends;
+	Pages target(page_size());
+	Window window(ends, target.data(), page_size());
+	std::uint64_t got = 0;
+
+	// Who gets the message sees what was put before it.
+	for (std::uint64_t i = 1; i <= 200; i++) {
+		KTAP_REQUIRE_EQUAL(ends.post({recv(&got, sizeof(got), 7, 3),
+					   put(ends.self, &i, sizeof(i), target.data(), window.key, 1),
+					   send(ends.self, &i, sizeof(i), 7, 2)}),
+			3);
+		bool put_done = false, received = false;
+
+		for (int n = 0; n < 3; n++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+			put_done |= completion->user_data == 1;
+			if (completion->user_data == 3) {
+				received = true;
+				KTAP_EQUAL(*reinterpret_cast<volatile std::uint64_t *>(target.data()), i);
+				KTAP_EQUAL(got, i);
+			}
+		}
+		KTAP_CHECK(put_done && received);
+	}
+}
+
+KTAP_TEST(remote__put_wrong_place)
+{
+	Ends ends;
+	const std::size_t room = 1 << 20;
+	Pages target(room + 2 * page_size());
+	std::byte *inside = target.data() + page_size();
+	Window window(ends, inside, room);
+	Window local(ends, inside, room, IBRELK_REGION_WRITE);
+	Window second(ends, inside, room);
+	const auto data = pattern(room, 3);
+
+	KTAP_EQUAL(local.key, 0u);
+	KTAP_CHECK(second.key != window.key);
+	std::memset(target.data(), 0xc3, target.size());
+	for (std::size_t bytes :
+		{std::size_t{1}, std::size_t{100}, std::size_t{5000}, std::size_t{200'000}, room}) {
+		for (std::uint64_t key :
+			std::initializer_list<std::uint64_t>{0, window.key + 1, window.key ^ 1ull << 63,
+				window.key & 0xffffffff, ~window.key, 0x1234567812345678}) {
+			if (key == second.key)
+				continue;
+			KTAP_EQUAL(
+				put_status(ends, put(ends.self, data.data(), bytes, inside, key)), -EACCES);
+		}
+		for (const std::byte *to : {inside - 1, inside - bytes, inside + room - bytes + 1,
+			     inside + room, inside + room + 1, static_cast<std::byte *>(nullptr)})
+			KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), bytes, to, window.key)),
+				-EFAULT);
+		for (std::uint64_t to : std::initializer_list<std::uint64_t>{
+			     ~0ull, ~0ull - bytes + 1, kernel_address, address_of(inside) + (1ull << 63)})
+			KTAP_EQUAL(put_status(ends,
+					   put(ends.self, data.data(), bytes, pointer_to(to), window.key)),
+				-EFAULT);
+		KTAP_CHECK(all_are(target.data(), target.size(), 0xc3));
+	}
+	KTAP_EQUAL(put_status(ends, put(ends.self, nullptr, 0, inside + room + 1, window.key)), -EFAULT);
+	KTAP_EQUAL(put_status(ends, put(ends.self, nullptr, 0, inside, window.key + (1ull << 40))), -EACCES);
+	// The way is as good as before.
+	KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), room, inside, window.key)), 0);
+	KTAP_CHECK(std::memcmp(inside, data.data(), room) == 0);
+}
+
+KTAP_TEST(remote__region_wrong)
+{
+	Node node;
+	Pages pages(page_size());
+	Pages read_only(page_size(), PROT_READ);
+	ibrelk_region_create good{};
+
+	good.addr = address_of(pages.data());
+	good.length = page_size();
+	good.flags = remote;
+	KTAP_EQUAL(window_error(node, good), 0);
+
+	const auto wrong = [&](int error, const std::function<void(ibrelk_region_create &)> &change) {
+		auto create = good;
+
+		change(create);
+		KTAP_EQUAL(window_error(node, create), error);
+	};
+	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_REGION_REMOTE_WRITE; });
+	for (unsigned bit = 2; bit < 32; bit++)
+		wrong(-EINVAL, [bit](auto &c) { c.flags |= 1u << bit; });
+	for (unsigned bit = 0; bit < 64; bit++)
+		wrong(-EINVAL, [bit](auto &c) { c.key = 1ull << bit; });
+	wrong(-EINVAL, [](auto &c) { c.length = 0; });
+	wrong(-EINVAL, [](auto &c) { c.length = IBRELK_REGION_MAX + 1; });
+	wrong(-EFAULT, [&](auto &c) { c.addr = address_of(read_only.data()); });
+	wrong(-EFAULT, [](auto &c) { c.addr = kernel_address; });
+	wrong(-EFAULT, [](auto &c) { c.addr = hole(); });
+}
+
+DOOR_TEST(remote__put_wrong)
+{
+	Node node;
+	Pages pages(page_size());
+	Window window(node, pages.data(), page_size());
+	const Command good = put(node.self, pages.data(), 8, pages.data(), window.key);
+	const auto wrong = [&](int error, const std::function<void(Command &)> &change) {
+		auto command = good;
+
+		change(command);
+		KTAP_EQUAL(submit(door, node.endpoint.get(), command), error);
+	};
+
+	for (unsigned level = 1; level < 256; level++)
+		wrong(-EINVAL, [level](auto &c) { c.level = static_cast<std::uint8_t>(level); });
+	wrong(-EINVAL, [](auto &c) { c.tag = 1; });
+	wrong(-EINVAL, [](auto &c) { c.ignore = 1; });
+	wrong(-EINVAL, [](auto &c) { c.immediate = 1; });
+	wrong(-EINVAL, [](auto &c) { c.region = 1; });
+	wrong(-EINVAL, [](auto &c) { c.messages = 1; });
+	wrong(-EINVAL, [](auto &c) { c.room = 1; });
+	wrong(-EINVAL, [](auto &c) { c.reserved = 1; });
+	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_UNTAGGED; });
+	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_IMMEDIATE; });
+	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_CLAIMED; });
+	wrong(-EOPNOTSUPP, [](auto &c) { c.flags = IBRELK_CMD_REGION; });
+	for (unsigned bit = 6; bit < 16; bit++)
+		wrong(-EINVAL, [bit](auto &c) { c.flags = static_cast<std::uint16_t>(1u << bit); });
+	wrong(-EINVAL, [](auto &c) { c.peer = IBRELK_PEER_ANY; });
+	wrong(-ENOENT, [](auto &c) { c.peer += 1000; });
+	wrong(-EFAULT, [](auto &c) { c.addr = hole(); });
+	wrong(-EFAULT, [](auto &c) { c.addr = kernel_address, c.length = 100'000; });
+	wrong(-EINVAL, [](auto &c) { c.length = ~0ull; });
+	expect_silence(node.ring);
+	KTAP_EQUAL(submit(door, node.endpoint.get(), good), 1);
+	expect(node.ring, 1, 0);
+}
+
+// A key says nothing about the memory of another process, though it is good there.
+KTAP_TEST(remote__region_of_another_process)
+{
+	Ends ends;
+	Pages pages(1 << 20);
+	const auto data = pattern(pages.size(), 4);
+	int to_parent[2], to_child[2];
+
+	KTAP_REQUIRE_EQUAL(::pipe(to_parent), 0);
+	KTAP_REQUIRE_EQUAL(::pipe(to_child), 0);
+	std::fflush(stdout);
+	const pid_t child = ::fork();
+	KTAP_REQUIRE(child >= 0);
+	if (child == 0) {
+		ibrelk_region_create create{};
+		char byte;
+
+		::alarm(120);
+		create.addr = address_of(pages.data());
+		create.length = pages.size();
+		create.flags = remote;
+		const int device = ::open(IBRELK_DEVICE_PATH, O_RDWR | O_CLOEXEC);
+		if (control(device, IBRELK_IOC_REGION_CREATE, &create))
+			create.key = 0;
+		if (::write(to_parent[1], &create.key, sizeof(create.key)) != sizeof(create.key) ||
+			::read(to_child[0], &byte, 1) != 1)
+			::_exit(1);
+		::_exit(all_are(pages.data(), pages.size(), 0) ? 0 : 2);
+	}
+
+	std::uint64_t key = 0;
+	int status = 0;
+
+	KTAP_REQUIRE_EQUAL(::read(to_parent[0], &key, sizeof(key)), static_cast<ssize_t>(sizeof(key)));
+	KTAP_CHECK(key != 0);
+	for (std::size_t bytes : {std::size_t{100}, pages.size()})
+		KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), bytes, pages.data(), key)), -EACCES);
+	KTAP_EQUAL(::write(to_child[1], "x", 1), 1);
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	KTAP_CHECK(all_are(pages.data(), pages.size(), 0));
+	for (int fd : {to_parent[0], to_parent[1], to_child[0], to_child[1]})
+		::close(fd);
+}
+
+// Its user closes a descriptor, be it one of several: that is the end. What another process does with the
+// ones that it has inherited, and that it forks at all, is not.
+KTAP_TEST(remote__region_ends)
+{
+	Ends ends;
+	Pages target(1 << 20);
+	const auto data = pattern(target.size(), 5);
+
+	for (std::size_t bytes : {std::size_t{64}, target.size()}) {
+		Window window(ends, target.data(), target.size());
+		const auto command = put(ends.self, data.data(), bytes, target.data(), window.key);
+		const int child = in_child([&] {
+			::close(window.fd.get());
+			return 0;
+		});
+
+		KTAP_EQUAL(child, 0);
+
+		// So do some that are about to start a program, while they share this one's memory.
+		posix_spawn_file_actions_t actions;
+		char name[] = "/nowhere", *arguments[] = {name, nullptr};
+		pid_t other;
+
+		KTAP_REQUIRE_EQUAL(::posix_spawn_file_actions_init(&actions), 0);
+		KTAP_REQUIRE_EQUAL(::posix_spawn_file_actions_addclose(&actions, window.fd.get()), 0);
+		KTAP_EQUAL(::posix_spawn(&other, name, &actions, nullptr, arguments, arguments), ENOENT);
+		::posix_spawn_file_actions_destroy(&actions);
+		KTAP_EQUAL(put_status(ends, command), 0);
+		KTAP_CHECK(std::memcmp(target.data(), data.data(), bytes) == 0);
+
+		Fd twin(::dup(window.fd.get()));
+
+		twin.close();
+		std::memset(target.data(), 0xc3, target.size());
+		KTAP_EQUAL(put_status(ends, command), -EACCES);
+		window.fd.close();
+		KTAP_EQUAL(put_status(ends, command), -EACCES);
+		KTAP_CHECK(all_are(target.data(), target.size(), 0xc3));
+	}
+}
+
+KTAP_TEST(remote__region_unmapped)
+{
+	Ends ends;
+	const auto data = pattern(1 << 20, 6);
+
+	for (std::size_t bytes : {std::size_t{64}, data.size()}) {
+		Pages target(1 << 20);
+		Window window(ends, target.data(), target.size());
+		const auto command = put(ends.self, data.data(), bytes, target.data(), window.key);
+
+		KTAP_EQUAL(put_status(ends, command), 0);
+		target.unmap();
+		KTAP_EQUAL(put_status(ends, command), -EFAULT);
+	}
+}
+
+// However the end of the region and the puts meet, nothing is written after it.
+KTAP_TEST(remote__region_ends_under_way)
+{
+	Ends ends(1024);
+	const std::size_t bytes = 300'000;
+	const auto data = pattern(bytes, 9);
+	int done[2] = {};
+
+	for (int round = 0; round < 40; round++) {
+		Pages target(bytes);
+		Window window(ends, target.data(), bytes);
+		const std::size_t length = round % 4 == 3 ? 1000 : bytes;
+		const int puts = 12;
+
+		for (int i = 0; i < puts; i++)
+			KTAP_REQUIRE_EQUAL(
+				ends.post(put(ends.self, data.data(), length, target.data(), window.key)), 1);
+		// Some of them have been written, in most rounds.
+		for (int spin = 0; spin < round * 20'000; spin++)
+			__asm__ volatile("");
+		window.fd.close();
+		std::memset(target.data(), 0xc3, bytes);
+		for (int i = 0; i < puts; i++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_CHECK(completion->status == 0 || completion->status == -EACCES);
+			done[completion->status != 0]++;
+		}
+		KTAP_CHECK(all_are(target.data(), bytes, 0xc3));
+	}
+	std::printf("# %d puts arrived, %d were too late\n", done[0], done[1]);
+	// What stays on the node is done when it is accepted.
+	if (between)
+		KTAP_CHECK(done[1] > 0);
+}
+
+KTAP_TEST(remote__put_to_closed_endpoint)
+{
+	auto target = std::make_unique<Node>();
+	Node node;
+	Pages pages(1 << 20);
+	Window window(*target, pages.data(), pages.size());
+	ibrelk_peer peer{};
+	const auto data = pattern(pages.size(), 2);
+
+	peer.addr = target->address;
+	KTAP_REQUIRE_EQUAL(control(node.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+	KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(),
+			   put(peer.handle, data.data(), 9, pages.data(), window.key)),
+		1);
+	expect(node.ring, 1, 0);
+	target.reset();
+	for (std::size_t bytes : {std::size_t{9}, pages.size()}) {
+		KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(),
+				   put(peer.handle, data.data(), bytes, pages.data(), window.key)),
+			1);
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		KTAP_CHECK(completion->status == -ECONNRESET || completion->status == -ECONNREFUSED);
+	}
+}
+
+// A process that ends while others put into its memory: they are told.
+KTAP_TEST(remote__target_is_killed)
+{
+	Node node;
+	int fds[2];
+
+	KTAP_REQUIRE_EQUAL(::pipe(fds), 0);
+	struct {
+		ibrelk_addr address;
+		std::uint64_t place, key;
+	} there{};
+	std::fflush(stdout);
+	const pid_t child = ::fork();
+	KTAP_REQUIRE(child >= 0);
+	if (child == 0) {
+		::alarm(120);
+		Node target;
+		Pages pages(4 << 20);
+		Window window(target, pages.data(), pages.size());
+
+		there = {.address = target.address, .place = address_of(pages.data()), .key = window.key};
+		if (::write(fds[1], &there, sizeof(there)) != sizeof(there))
+			::_exit(1);
+		for (;;)
+			::pause();
+	}
+	KTAP_REQUIRE_EQUAL(::read(fds[0], &there, sizeof(there)), static_cast<ssize_t>(sizeof(there)));
+
+	ibrelk_peer peer{};
+	const auto data = pattern(4 << 20, 1);
+	int failed = 0;
+
+	peer.addr = there.address;
+	KTAP_REQUIRE_EQUAL(control(node.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+	for (int i = 0; i < 40; i++) {
+		const auto bytes = i % 2 ? data.size() : 500;
+
+		if (i == 20)
+			::kill(child, SIGKILL);
+		KTAP_REQUIRE_EQUAL(
+			submit(Door::ioctl, node.endpoint.get(),
+				put(peer.handle, data.data(), bytes, pointer_to(there.place), there.key)),
+			1);
+		auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion.has_value());
+		if (i < 20)
+			KTAP_EQUAL(completion->status, 0);
+		failed += completion->status != 0;
+	}
+	int status = 0;
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+	auto command = put(peer.handle, data.data(), 5, pointer_to(there.place), there.key);
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), command), 1);
+	auto completion = node.ring.next();
+	KTAP_REQUIRE(completion.has_value());
+	KTAP_CHECK(completion->status != 0);
+	::close(fds[0]);
+	::close(fds[1]);
+}
+
+KTAP_TEST(remote__threads)
+{
+	Ends ends;
+	const std::size_t stretch = 400'000, count = 4;
+	Pages target(stretch * count);
+	Window window(ends, target.data(), target.size());
+	std::vector<std::thread> threads;
+	std::atomic<int> wrong = 0;
+
+	// Each from an endpoint of its own.
+	for (std::size_t i = 0; i < count; i++)
+		threads.emplace_back([&, i] {
+			Node node;
+			ibrelk_peer peer{};
+			std::minstd_rand random(static_cast<std::uint32_t>(i) + 1);
+			std::vector<std::uint8_t> is(stretch);
+			std::byte *mine = target.data() + i * stretch;
+
+			peer.addr = ends.address;
+			wrong += control(node.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer) != 0;
+			for (std::uint32_t n = 0; n < 60; n++) {
+				const std::size_t from = random() % stretch;
+				const std::size_t bytes =
+					random() % 3 ? random() % 3000 % (stretch - from) : stretch - from;
+				const auto data = pattern(bytes, n);
+
+				std::ranges::copy(data, is.begin() + static_cast<std::ptrdiff_t>(from));
+				wrong += submit(Door::ioctl, node.endpoint.get(),
+						 put(peer.handle, data.data(), bytes, mine + from,
+							 window.key)) != 1;
+				auto completion = node.ring.next();
+				wrong += !completion || completion->status;
+				wrong += std::memcmp(mine, is.data(), stretch) != 0;
+			}
+		});
+	for (auto &thread : threads)
+		thread.join();
+	KTAP_EQUAL(wrong.load(), 0);
+}
+
+} // namespace abi
