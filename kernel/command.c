@@ -44,7 +44,7 @@ static int ibr_command_check_send(const struct ibrelk_command *command)
 	return ibr_command_check_message(command);
 }
 
-static int ibr_command_check_put(const struct ibrelk_command *command)
+static int ibr_command_check_remote(const struct ibrelk_command *command)
 {
 	if (command->flags & ~(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC))
 		return -EINVAL;
@@ -105,7 +105,7 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	/* First of all, so that a program can find out what there is. */
 	if (command->opcode > IBRELK_OP_ATOMIC)
 		return -EINVAL;
-	if (command->opcode > IBRELK_OP_PUT)
+	if (command->opcode > IBRELK_OP_GET)
 		return -EOPNOTSUPP;
 
 	if (command->flags & ~FLAGS_KNOWN)
@@ -114,7 +114,8 @@ static int ibr_command_check(const struct ibrelk_command *command)
 		return -EOPNOTSUPP;
 	if (command->region || command->reserved)
 		return -EINVAL;
-	if (command->opcode != IBRELK_OP_PUT && (command->remote_addr || command->remote_key))
+	if (command->opcode != IBRELK_OP_PUT && command->opcode != IBRELK_OP_GET &&
+	    (command->remote_addr || command->remote_key))
 		return -EINVAL;
 	if (command->opcode != IBRELK_OP_RECV_MULTI && (command->messages || command->room))
 		return -EINVAL;
@@ -123,7 +124,8 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	case IBRELK_OP_SEND:
 		return ibr_command_check_send(command);
 	case IBRELK_OP_PUT:
-		return ibr_command_check_put(command);
+	case IBRELK_OP_GET:
+		return ibr_command_check_remote(command);
 	case IBRELK_OP_RECV:
 		return ibr_command_check_recv(command);
 	case IBRELK_OP_RECV_MULTI:
@@ -163,6 +165,7 @@ static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk
 	switch (command->opcode) {
 	case IBRELK_OP_SEND:
 	case IBRELK_OP_PUT:
+	case IBRELK_OP_GET:
 		return ibr_endpoint_send(endpoint, command, undriven);
 	case IBRELK_OP_RECV:
 		if (command->flags & IBRELK_CMD_CLAIMED)

@@ -402,7 +402,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (IS_ERR(send)) {
 		ret = PTR_ERR(send);
 	} else {
-		length = send->length;
+		length = send->answer ? 0 : send->length;
 		ret = ibr_outflow_queue(flow, send, undriven);
 		if (ret)
 			ibr_send_discard(send);
@@ -411,7 +411,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (!ret) {
 		atomic64_inc(&endpoint->tx_messages);
 		atomic64_add(length, &endpoint->tx_bytes);
-		if (command->opcode == IBRELK_OP_PUT)
+		if (command->opcode != IBRELK_OP_SEND)
 			atomic64_inc(&endpoint->tx_remote);
 	}
 	return ret;

@@ -54,7 +54,7 @@ struct poll_table_struct;
  * @room: who waits for @sends or @recvs to fall below its maximum
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
- * @tx_remote: puts among them
+ * @tx_remote: puts and gets among them
  * @bounced_bytes: bytes, sent or received, that went through a bounce buffer
  * @free_work: frees it, because the last reference may go where nobody can sleep
  * @linger_work: after closing: looks whether what was buffered has gone out, and in the end drops the
@@ -143,7 +143,7 @@ void ibr_endpoint_get(struct ibr_endpoint *endpoint);
 void ibr_endpoint_put(struct ibr_endpoint *endpoint);
 
 /**
- * ibr_endpoint_send() - accept one validated command: a send, or a put
+ * ibr_endpoint_send() - accept one validated command: a send, a put or a get
  * @endpoint: endpoint
  * @command: command
  * @undriven: where the batch keeps what ibr_endpoint_flush() gets at its end; NULL before the first send

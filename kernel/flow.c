@@ -194,6 +194,21 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 
 /* ---- outflows ------------------------------------------------------------------------------ */
 
+static void outflow_setup(struct ibr_outflow *flow, struct ibr_endpoint *endpoint, struct ibr_path *path)
+{
+	kref_init(&flow->ref);
+	ibr_endpoint_get(endpoint);
+	flow->endpoint = endpoint;
+	flow->path = path;
+	flow->state = IBR_OUTFLOW_CLOSED;
+	INIT_LIST_HEAD(&flow->queue);
+	INIT_LIST_HEAD(&flow->sent);
+	INIT_LIST_HEAD(&flow->announcing);
+	flow->matching = RB_ROOT;
+	INIT_LIST_HEAD(&flow->ready);
+	INIT_LIST_HEAD(&flow->on_path);
+}
+
 struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_contact *contact)
 {
 	struct ibr_path_key key = { .mode = endpoint->mode };
@@ -236,18 +251,8 @@ struct ibr_outflow *ibr_outflow_get(struct ibr_endpoint *endpoint, struct ibr_co
 		ret = -ENOMEM;
 		goto err;
 	}
-	kref_init(&flow->ref);
-	ibr_endpoint_get(endpoint);
-	flow->endpoint = endpoint;
-	flow->path = path;
+	outflow_setup(flow, endpoint, path);
 	flow->remote = contact->addr;
-	flow->state = IBR_OUTFLOW_CLOSED;
-	INIT_LIST_HEAD(&flow->queue);
-	INIT_LIST_HEAD(&flow->sent);
-	INIT_LIST_HEAD(&flow->announcing);
-	flow->matching = RB_ROOT;
-	INIT_LIST_HEAD(&flow->ready);
-	INIT_LIST_HEAD(&flow->on_path);
 
 	/* A flow over a port that went away is of no more use; its sends have failed. */
 	rcu_assign_pointer(contact->out, flow);
@@ -353,7 +358,7 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 		return ret;
 	}
 	path->counters.tx_messages++;
-	path->counters.tx_bytes += send->length;
+	path->counters.tx_bytes += send->answer ? 0 : send->length;
 	list_add_tail(&send->link, &flow->queue);
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
@@ -367,6 +372,21 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 		ibr_path_drive_locked(path);
 	}
 	spin_unlock_bh(&path->lock);
+	return 0;
+}
+
+int ibr_outflow_answer(struct ibr_send *send)
+{
+	struct ibr_outflow *flow = send->flow;
+	int ret;
+
+	if (flow->state == IBR_OUTFLOW_CLOSED) {
+		ret = outflow_open(flow);
+		if (ret)
+			return ret;
+	}
+	list_add_tail(&send->link, &flow->queue);
+	ibr_outflow_wake(flow);
 	return 0;
 }
 
@@ -549,6 +569,41 @@ static void inflow_free(struct kref *ref)
 void ibr_inflow_put(struct ibr_inflow *flow)
 {
 	kref_put(&flow->ref, inflow_free);
+}
+
+struct ibr_outflow *ibr_inflow_back(struct ibr_inflow *flow)
+{
+	struct ibr_outflow *back = flow->back;
+
+	if (back)
+		return back;
+	back = ibr_alloc_atomic(sizeof(*back));
+	if (!back)
+		return NULL;
+	memset(back, 0, sizeof(*back));
+	ibr_path_get(flow->path);
+	outflow_setup(back, flow->endpoint, flow->path);
+	/* It goes to whoever has asked, by the way that he came. */
+	memcpy(back->remote.gid, flow->path->key.remote_gid, sizeof(back->remote.gid));
+	back->remote.endpoint = flow->src_endpoint;
+	back->remote.generation = flow->src_generation;
+	flow->back = back;
+	return back;
+}
+
+/* Nobody waits for an answer any more. */
+static void inflow_drop_back(struct ibr_inflow *flow)
+{
+	struct ibr_outflow *back = flow->back;
+
+	flow->back = NULL;
+	if (!back)
+		return;
+	if (back->state == IBR_OUTFLOW_OPEN)
+		flow_say_close(back->path, back->remote_handle);
+	if (back->state != IBR_OUTFLOW_CLOSED)
+		ibr_outflow_fail(back, -ECONNRESET);
+	ibr_outflow_put(back);
 }
 
 /* What a new flow may use of the endpoint's unexpected memory: little, since it may stay idle. Return: cost bytes. */
@@ -924,6 +979,7 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 			flow->waiting_cost -= ibr_message_cost(message->length);
 		ibr_message_free(message);
 	}
+	inflow_drop_back(flow);
 	/* What messages that wait for a receive hold of it is given back with them. */
 	inflow_unreserve(flow->endpoint, flow->grant - flow->waiting_cost);
 	inflow_reduce(flow);
@@ -998,6 +1054,7 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 	case WIRE_FRAME_FLOW_CLOSE:
 		return flow_close(path, frame);
 	case WIRE_FRAME_RTS:
+	case WIRE_FRAME_ASK:
 		return ibr_rts_receive(path, frame);
 	}
 

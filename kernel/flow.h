@@ -148,7 +148,7 @@ struct ibr_outflow {
  * @announcing: in flow->announcing
  * @matching: in outflow->matching, from when all of it was sent, if MATCHED is asked for
  * @flow: with a reference; immutable
- * @opcode: IBRELK_OP_SEND or _PUT; immutable
+ * @opcode: IBRELK_OP_SEND, _PUT, _GET; or _NOP: the answer to a get, of which no user knows. Immutable
  * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
  * @wire_flags: WIRE_MSG_*, as its frames carry them; immutable
  * @no_success: the user does not want to hear of success; immutable
@@ -181,6 +181,11 @@ struct ibr_outflow {
  * @redo: fragments that were written and lost: to be sent again as packets
  * @released: pinned memory before this offset was let go
  * @transfer: what the receiver calls the transfer, by the last CTS; 0: none
+ * @answer: of a get: where it goes to, until the answer comes; the user is told when that is complete
+ * @fetch: ... the transfer by which a long one comes
+ * @serves: of an answer: the flow by which it was asked for, with a reference; immutable
+ * @asked: ... and by which handle; immutable
+ * @access: ... to the region that @umem is a part of
  * @status: what the user will be told, negative errno or 0
  * @umem: the user's memory, if there is no copy
  * @data: buffered copy: @frag.inline_payload if small; NULL: @umem
@@ -231,13 +236,18 @@ struct ibr_send {
 	u64 top;
 	u64 released;
 	u32 transfer;
+	struct ibr_recv *answer;
+	struct ibr_transfer *fetch;
+	struct ibr_inflow *serves;
+	u32 asked;
+	struct ibr_access access;
 	int status;
 	struct ibr_umem umem;
 	void *data;
 	struct ibr_frag frag;
 };
 
-/** struct ibr_recv - a receive, a part of a multi-receive, or where a long put goes. One owner at a time: no @ref */
+/** struct ibr_recv - a receive, a part of a multi-receive, or where a long put or an answer goes. It has one owner */
 struct ibr_recv {
 	struct ibr_ring_entry entry;
 	struct match_recv match;
@@ -247,7 +257,8 @@ struct ibr_recv {
 	struct ibr_multi *multi;	/* that it is a part of, referenced, or NULL */
 	u64 offset;			/* in the buffer of @multi, bytes */
 	bool no_success;
-	struct ibr_access access;	/* to a region, or none: then the user has posted it */
+	struct ibr_access access;	/* to a region, or none */
+	struct ibr_send *ask;		/* the get whose answer goes here, referenced; or NULL */
 };
 
 /**
@@ -277,6 +288,7 @@ struct ibr_recv {
  * @headers_waiting: ... and do
  * @early: messages that are incomplete or ahead of their turn, by sequence
  * @transfers: rendezvous under way
+ * @back: by which gets are answered, with a reference; NULL until the first
  * @on_path: in path->inflows, until it is @gone
  * @node: in path->inflow_hash, likewise
  */
@@ -306,6 +318,7 @@ struct ibr_inflow {
 	u32 headers_waiting;
 	struct list_head early;
 	struct list_head transfers;
+	struct ibr_outflow *back;
 	struct list_head on_path;
 	struct hlist_node node;
 };
@@ -315,7 +328,8 @@ struct ibr_message {
 	struct match_message match;
 	struct list_head link;		/* inflow->early */
 	struct ibr_inflow *flow;	/* referenced */
-	bool rts;
+	bool rts;			/* or the request of a get */
+	bool ask;			/* the latter: tag is the address, immediate the key */
 	bool pooled;			/* memory is the endpoint's pool */
 	u8 wire_flags;
 	u32 sequence;
@@ -423,6 +437,15 @@ void ibr_outflow_put(struct ibr_outflow *flow);
  * Return: 0 or -errno. Context: process.
  */
 int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven);
+/**
+ * ibr_outflow_answer() - queue the answer to a get
+ * @send: what; on failure it is still the caller's
+ *
+ * Return: 0 or -ENOMEM. Context: path->lock held.
+ */
+int ibr_outflow_answer(struct ibr_send *send);
+/** ibr_inflow_back() - the flow by which gets are answered, made if need be; or NULL. Context: path->lock held */
+struct ibr_outflow *ibr_inflow_back(struct ibr_inflow *flow);
 /** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
 /** ibr_outflow_ask() - send the request of a flow that is opening again. Context: path->lock held */
@@ -509,6 +532,15 @@ int ibr_wire_error(__le32 status);
  * ERR_PTR(-ENOMEM, -EFAULT). Context: process.
  */
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command);
+/**
+ * ibr_send_answer() - a get has come, whose turn it is: send what it asks for
+ * @flow: by which it came
+ * @space: of the process whose memory it is
+ * @message: it; its header is returned when the answer is over
+ *
+ * Return: 0; -ENOMEM, or as ibr_access_begin(). Context: path->lock held.
+ */
+int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message);
 void ibr_send_get(struct ibr_send *send);
 void ibr_send_put(struct ibr_send *send);
 /** ibr_send_complete() - tell the user, once. Context: any */
@@ -596,6 +628,15 @@ struct ibr_recv *ibr_recv_take(struct ibr_endpoint *endpoint, u32 source, u8 spa
  * Return: receive; ERR_PTR: -ENOMEM, or as ibr_access_begin(). Context: path->lock held.
  */
 struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message);
+/**
+ * ibr_recv_answer() - where a get goes to
+ * @ask: the get, queued nowhere yet
+ * @endpoint: its endpoint
+ * @buffer: taken over on success
+ *
+ * Return: receive, which has a reference to @ask; ERR_PTR: as ibr_umem_init(), -ENOMEM. Context: process.
+ */
+struct ibr_recv *ibr_recv_answer(struct ibr_send *ask, struct ibr_endpoint *endpoint, struct ibr_buffer *buffer);
 /** ibr_recv_cancel() - a receive that was taken out of the match table completes with -ECANCELED. Context: any */
 void ibr_recv_cancel(struct match_recv *posted);
 
@@ -615,6 +656,8 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
  * Context: path->lock held.
  */
 void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error);
+/** ibr_transfer_refuse_handle() - the same for what its sender knows by a handle. Context: path->lock held */
+void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error);
 /** ibr_transfer_revoke() - its memory is given back: -EACCES, also for the sender. Context: path->lock held */
 void ibr_transfer_revoke(struct ibr_transfer *transfer);
 /** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */

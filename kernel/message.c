@@ -137,12 +137,71 @@ static struct ibr_space *put_count(struct ibr_inflow *flow, u64 length)
 	return space;
 }
 
-/* All of a put has come. */
-static void put_whole(struct ibr_inflow *flow, u32 sequence, u64 address, u64 key, const void *data, u32 length)
+/* The get that an answer names, if it is one to that. */
+static struct ibr_send *ask_find(struct ibr_inflow *flow, u64 handle, u64 length)
 {
-	struct ibr_space *space = put_count(flow, length);
+	struct ibr_send *ask = ibr_handle_find(flow->path, (u32)handle, IBR_HANDLE_SEND);
+
+	if (!ask || !ask->answer || ask->length != length || ask->flow->endpoint != flow->endpoint ||
+	    ask->flow->remote.endpoint != flow->src_endpoint) {
+		flow->path->counters.drop_flow++;
+		return NULL;
+	}
+	return ask;
+}
+
+/* The answer to a get has come, all of it. Return: 0, or -ECONNRESET: nobody waits for it any more. */
+static int answer_whole(struct ibr_inflow *flow, u64 handle, const void *data, u32 length)
+{
+	struct ibr_send *ask = ask_find(flow, handle, length);
+	struct ibr_recv_result result = {};
+	struct ibr_recv *recv;
+
+	if (!ask)
+		return -ECONNRESET;
+	recv = ask->answer;
+	ask->answer = NULL;
+	if (length)
+		ibr_umem_copy_to(&recv->umem, 0, data, length);
+	result.length = length;
+	ibr_recv_complete(recv, &result);
+	ibr_send_retire(ask, 0);
+	return 0;
+}
+
+/* The RTS of one. */
+static void answer_announced(struct ibr_inflow *flow, const struct ibr_message *message)
+{
+	struct ibr_send *ask = ask_find(flow, message->immediate, message->length);
+	struct ibr_recv *recv;
+
+	if (!ask) {
+		ibr_transfer_refuse(flow, message, -ECONNRESET);
+		return;
+	}
+	recv = ask->answer;
+	ask->answer = NULL;
+	ibr_send_get(ask);
+	ibr_transfer_start(flow, message, recv);
+	/* It ends with the transfer, and until then may still be told that there is no more of it. */
+	if (!ask->fetch)
+		ibr_send_retire(ask, 0);
+	ibr_send_put(ask);
+}
+
+/* All of a put, or of an answer, has come. */
+static void put_whole(struct ibr_inflow *flow, u8 wire_flags, u32 sequence, u64 address, u64 key, const void *data,
+		      u32 length)
+{
+	struct ibr_space *space;
 	int error;
 
+	if (wire_flags & WIRE_MSG_ANSWER) {
+		error = answer_whole(flow, key, data, length);
+		message_matched(flow, WIRE_MSG_SYNC, sequence, error);
+		return;
+	}
+	space = put_count(flow, length);
 	if (!space)
 		return;
 	error = ibr_region_write(space, key, address, data, length);
@@ -166,14 +225,36 @@ static void put_announced(struct ibr_inflow *flow, const struct ibr_message *mes
 		ibr_transfer_start(flow, message, recv);
 }
 
+/* A get. Return: its header is returned when it is answered. */
+static bool get_arrive(struct ibr_inflow *flow, const struct ibr_message *message)
+{
+	struct ibr_space *space = put_count(flow, 0);
+	int error;
+
+	if (!space)
+		return false;
+	error = ibr_send_answer(flow, space, message);
+	ibr_space_put(space);
+	if (error)
+		ibr_transfer_refuse(flow, message, error);
+	return !error;
+}
+
 static void put_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 {
-	if (message->rts)
+	bool being_answered = false;
+
+	if (message->ask)
+		being_answered = get_arrive(flow, message);
+	else if (message->rts && message->wire_flags & WIRE_MSG_ANSWER)
+		answer_announced(flow, message);
+	else if (message->rts)
 		put_announced(flow, message);
 	else
-		put_whole(flow, message->sequence, message->match.tag, message->immediate, message->data,
-			  message->length);
-	message_return(flow, message);
+		put_whole(flow, message->wire_flags, message->sequence, message->match.tag, message->immediate,
+			  message->data, message->length);
+	if (!being_answered)
+		message_return(flow, message);
 	ibr_message_free(message);
 }
 
@@ -376,7 +457,7 @@ static int eager_whole(struct ibr_inflow *flow, const struct wire_frame *frame, 
 	struct ibr_recv *recv;
 
 	if (frame->flags & WIRE_MSG_REMOTE) {
-		put_whole(flow, flow->next, tag, le64_to_cpu(frame->eager.immediate), payload, length);
+		put_whole(flow, frame->flags, flow->next, tag, le64_to_cpu(frame->eager.immediate), payload, length);
 		goto taken;
 	}
 	spin_lock_bh(&endpoint->lock);
@@ -518,7 +599,7 @@ static void rts_too_late(struct ibr_path *path, struct ibr_inflow *flow, const s
 	u32 behind = flow->next - le32_to_cpu(rts->rts.sequence);
 	struct wire_frame frame = {
 		.type = WIRE_FRAME_FIN,
-		.flow = rts->rts.message,
+		.flow = rts->rts.message,	/* where an ASK has it, too */
 		.fin.status = cpu_to_le32(EIO),
 	};
 
@@ -563,7 +644,8 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 		inflow_skip(flow, sequence);
 		if (flow->gone)
 			return 0;
-		inflow_recover_credit(flow, le32_to_cpu(frame->rts.spent));
+		if (frame->type == WIRE_FRAME_RTS)
+			inflow_recover_credit(flow, le32_to_cpu(frame->rts.spent));
 	}
 	if (inflow_early(flow, sequence, &where)) {
 		path->counters.rx_duplicates++;
@@ -579,12 +661,20 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	flow->announced++;
 	flow->headers_waiting++;
 	message->rts = true;
-	message->match.tag = le64_to_cpu(frame->rts.tag);
-	message->wire_flags = frame->flags & ~WIRE_MSG_LENGTH;
 	message->sequence = sequence;
 	message->rts_message = le32_to_cpu(frame->rts.message);
-	message->length = wire_rts_length(frame);
-	message->immediate = le64_to_cpu(frame->rts.immediate);
+	if (frame->type == WIRE_FRAME_ASK) {
+		message->ask = true;
+		message->match.tag = le64_to_cpu(frame->ask.address);
+		message->wire_flags = WIRE_MSG_REMOTE;
+		message->length = le64_to_cpu(frame->ask.length);
+		message->immediate = le64_to_cpu(frame->ask.key);
+	} else {
+		message->match.tag = le64_to_cpu(frame->rts.tag);
+		message->wire_flags = frame->flags & ~WIRE_MSG_LENGTH;
+		message->length = wire_rts_length(frame);
+		message->immediate = le64_to_cpu(frame->rts.immediate);
+	}
 	list_add_tail(&message->link, where);
 	inflow_advance(flow);
 	ibr_inflow_announced(flow);

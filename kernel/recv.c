@@ -113,12 +113,31 @@ static void recv_entry_release(struct ibr_ring_entry *entry)
 	ibr_endpoint_put(endpoint);
 }
 
+/* The answer to a get: it is the get that completes. */
+static void answer_released(struct ibr_recv *recv)
+{
+	int status = recv->entry.completion.status ?: recv->umem.error;
+	struct ibr_endpoint *endpoint = recv->endpoint;
+	struct ibr_send *ask = recv->ask;
+
+	if (recv->umem.bounced)
+		atomic64_add(recv->umem.bounced, &endpoint->bounced_bytes);
+	ibr_send_complete(ask, status);
+	kmem_cache_free(recv_cache, recv);
+	ibr_endpoint_put(endpoint);
+	ibr_send_put(ask);
+}
+
 static void recv_released(struct ibr_umem *umem)
 {
 	struct ibr_recv *recv = container_of(umem, struct ibr_recv, umem);
 	struct ibrelk_completion *completion = &recv->entry.completion;
 	struct ibr_multi *multi = recv->multi;
 
+	if (recv->ask) {
+		answer_released(recv);
+		return;
+	}
 	if (recv->access.region) {
 		/* It is nobody's receive. */
 		ibr_access_end(&recv->access);
@@ -168,6 +187,26 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
 			completion->status = -EFAULT;
 	}
 	ibr_umem_finish(&recv->umem, good, recv_released);
+}
+
+struct ibr_recv *ibr_recv_answer(struct ibr_send *ask, struct ibr_endpoint *endpoint, struct ibr_buffer *buffer)
+{
+	struct ibr_recv *recv;
+	int ret;
+
+	recv = kmem_cache_zalloc(recv_cache, GFP_KERNEL_ACCOUNT);
+	if (!recv)
+		return ERR_PTR(-ENOMEM);
+	ret = ibr_umem_init(&recv->umem, endpoint->space, buffer, true);
+	if (ret) {
+		kmem_cache_free(recv_cache, recv);
+		return ERR_PTR(ret);
+	}
+	ibr_endpoint_get(endpoint);
+	recv->endpoint = endpoint;
+	ibr_send_get(ask);
+	recv->ask = ask;
+	return recv;
 }
 
 struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message)

@@ -3,10 +3,10 @@
  * A region is a pinned range that has a user for as long as its descriptor is open. Transfers find it as they find what
  * other transfers have left (pins.c), and like that it is of no use once other memory has come to be there.
  *
- * Peers that know its key may write to it, if the user says so: what is short at once, under the region's lock; what is
- * long by a transfer, an access. Its user ends that by closing the descriptor, and waits until the last access is over,
- * so that he can use the memory for something else. What he closes is not always the last of its descriptors, since
- * they are inherited: so it is flush() that does it, not release().
+ * Peers that know its key may write to it, or read from it, if the user says so: what is short at once, under the
+ * region's lock; what is long by a transfer, an access. Its user ends that by closing the descriptor, and waits until
+ * the last access is over, so that he can use the memory for something else. What he closes is not always the last of
+ * its descriptors, since they are inherited: so it is flush() that does it, not release().
  */
 #include <linux/anon_inodes.h>
 #include <linux/fs.h>
@@ -26,7 +26,8 @@
 #include "pins.h"
 #include "region.h"
 
-#define TRIES	3	/* to pin it while nothing changes */
+#define TRIES		3	/* to pin it while nothing changes */
+#define REGION_REMOTE	(IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ)
 
 /**
  * struct ibr_region - a region
@@ -36,6 +37,7 @@
  * @pins: the range; may be used until the region has ended, or the process (ibr_pins_share())
  * @address: where it begins; immutable
  * @length: bytes; immutable
+ * @flags: IBRELK_REGION_*; immutable
  * @key: by which peers know it; its lower half is its number. 0: not at all. Immutable
  * @lock: softirq-safe, inside path->lock; covers the rest
  * @ended: nobody writes to it any more, but for those in @ending
@@ -51,6 +53,7 @@ struct ibr_region {
 	struct ibr_pins *pins;
 	u64 address;
 	u64 length;
+	u32 flags;
 	u64 key;
 
 	spinlock_t lock;		/* the rest */
@@ -89,11 +92,14 @@ static struct ibr_region *region_find(struct ibr_space *space, u64 key)
 	return region;
 }
 
-/* Have a part of the region as user memory. Return: 0 or as ibr_region_write(). Context: region->lock held. */
-static int region_stand(struct ibr_region *region, struct ibr_umem *umem, u64 address, u64 length)
+/*
+ * Have a part of the region as user memory, for what @right says. Return: 0 or as ibr_region_write(). Context:
+ * region->lock held.
+ */
+static int region_stand(struct ibr_region *region, struct ibr_umem *umem, u64 address, u64 length, u32 right)
 {
 	lockdep_assert_held(&region->lock);
-	if (region->ended)
+	if (region->ended || !(region->flags & right))
 		return -EACCES;
 	if (address < region->address || address - region->address > region->length ||
 	    length > region->length - (address - region->address))
@@ -104,11 +110,11 @@ static int region_stand(struct ibr_region *region, struct ibr_umem *umem, u64 ad
 	return 0;
 }
 
-static void region_written(struct ibr_umem *umem)
+static void region_stood(struct ibr_umem *umem)
 {
 }
 
-int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *data, u32 length)
+static int region_copy(struct ibr_space *space, u64 key, u64 address, void *data, u32 length, u32 right)
 {
 	struct ibr_region *region = region_find(space, key);
 	struct ibr_umem umem = {};
@@ -117,17 +123,29 @@ int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *
 	if (!region)
 		return -EACCES;
 	spin_lock_bh(&region->lock);
-	ret = region_stand(region, &umem, address, length);
+	ret = region_stand(region, &umem, address, length, right);
 	if (!ret) {
-		if (length)
+		if (length && right == IBRELK_REGION_REMOTE_WRITE)
 			ibr_umem_copy_to(&umem, 0, data, length);
+		else if (length)
+			ibr_umem_copy_from(&umem, 0, data, length);
 		if (ibr_umem_gone(&umem, length))
 			ret = -EFAULT;
-		ibr_umem_finish(&umem, false, region_written);
+		ibr_umem_finish(&umem, false, region_stood);
 	}
 	spin_unlock_bh(&region->lock);
 	region_put(region);
 	return ret;
+}
+
+int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *data, u32 length)
+{
+	return region_copy(space, key, address, (void *)data, length, IBRELK_REGION_REMOTE_WRITE);
+}
+
+int ibr_region_read(struct ibr_space *space, u64 key, u64 address, void *data, u32 length)
+{
+	return region_copy(space, key, address, data, length, IBRELK_REGION_REMOTE_READ);
 }
 
 int ibr_access_begin(struct ibr_access *access, struct ibr_umem *umem, struct ibr_path *path, struct ibr_space *space,
@@ -140,7 +158,13 @@ int ibr_access_begin(struct ibr_access *access, struct ibr_umem *umem, struct ib
 	if (!region)
 		return -EACCES;
 	spin_lock_bh(&region->lock);
-	ret = region_stand(region, umem, address, length);
+	ret = region_stand(region, umem, address, length,
+			   access->send ? IBRELK_REGION_REMOTE_READ : IBRELK_REGION_REMOTE_WRITE);
+	/* What is unmapped later is sent as it was; of what is written, the transfer looks once more. */
+	if (!ret && ibr_umem_gone(umem, length)) {
+		ibr_umem_finish(umem, false, region_stood);
+		ret = -EFAULT;
+	}
 	if (!ret) {
 		access->region = region;
 		access->path = path;
@@ -161,7 +185,8 @@ void ibr_access_end(struct ibr_access *access)
 {
 	struct ibr_region *region = access->region;
 
-	lockdep_assert_held(&access->path->lock);
+	if (!access->send)
+		lockdep_assert_held(&access->path->lock);
 	spin_lock_bh(&region->lock);
 	list_del(&access->link);
 	if (region_quiet(region))
@@ -170,7 +195,10 @@ void ibr_access_end(struct ibr_access *access)
 	region_put(region);
 }
 
-/* One access by this path that is to be aborted, or NULL. Context: path->lock held, so that it cannot end meanwhile. */
+/*
+ * One access by this path that is to be aborted, or NULL. Context: path->lock held, so that it cannot end meanwhile,
+ * but for a send's, which may be waiting for an adapter already: that has a reference more.
+ */
 static struct ibr_access *region_next_access(struct ibr_region *region, const struct ibr_path *path)
 {
 	struct ibr_access *access, *found = NULL;
@@ -180,11 +208,20 @@ static struct ibr_access *region_next_access(struct ibr_region *region, const st
 		if (access->path == path) {
 			list_move_tail(&access->link, &region->ending);
 			found = access;
+			if (access->send)
+				ibr_send_get(access->send);
 			break;
 		}
 	}
 	spin_unlock_bh(&region->lock);
 	return found;
+}
+
+static void region_abort_send(struct ibr_send *send)
+{
+	if (!send->finished)
+		ibr_send_abort(send, -EACCES);
+	ibr_send_put(send);
 }
 
 /* Peers cannot begin anything any more, and what they have begun is aborted. */
@@ -204,7 +241,9 @@ static void region_end(struct ibr_region *region)
 		spin_lock_bh(&path->lock);
 		path->now = ktime_get_ns();
 		access = region_next_access(region, path);
-		if (access)
+		if (access && access->send)
+			region_abort_send(access->send);
+		else if (access)
 			ibr_transfer_revoke(container_of(access, struct ibr_recv, access)->transfer);
 		ibr_path_drive_locked(path);
 		spin_unlock_bh(&path->lock);
@@ -299,6 +338,24 @@ static struct ibr_pins *region_pin(struct ibr_space *space, unsigned long start,
 	return pins == ERR_PTR(-EPERM) ? ERR_PTR(-ENOMEM) : pins;
 }
 
+/*
+ * What peers read later is to be what the process has written until then. To be pinned for reading, memory that was
+ * not written yet, or is shared with a child, may be pages that it leaves behind when it writes (always so before
+ * Linux 6.2): so it is pinned for writing, unless it cannot be written.
+ */
+static struct ibr_pins *region_pin_as(struct ibr_space *space, const struct ibrelk_region_create *create)
+{
+	bool write = create->flags & IBRELK_REGION_WRITE;
+	struct ibr_pins *pins;
+
+	if (!write && create->flags & IBRELK_REGION_REMOTE_READ) {
+		pins = region_pin(space, create->addr, create->length, true);
+		if (pins != ERR_PTR(-EFAULT) && pins != ERR_PTR(-EOPNOTSUPP))
+			return pins;
+	}
+	return region_pin(space, create->addr, create->length, write);
+}
+
 struct file *ibr_region_create(struct ibrelk_region_create *create)
 {
 	const void __user *user = u64_to_user_ptr(create->addr);
@@ -306,8 +363,10 @@ struct file *ibr_region_create(struct ibrelk_region_create *create)
 	struct file *file;
 	int ret;
 
-	if (create->flags & ~(IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE) || create->key || !create->length ||
-	    create->length > IBRELK_REGION_MAX || create->flags == IBRELK_REGION_REMOTE_WRITE)
+	if (create->flags & ~(IBRELK_REGION_WRITE | REGION_REMOTE) || create->key || !create->length ||
+	    create->length > IBRELK_REGION_MAX)
+		return ERR_PTR(-EINVAL);
+	if (create->flags & IBRELK_REGION_REMOTE_WRITE && !(create->flags & IBRELK_REGION_WRITE))
 		return ERR_PTR(-EINVAL);
 	if (create->addr != (unsigned long)create->addr || !access_ok(user, create->length))
 		return ERR_PTR(-EFAULT);
@@ -319,6 +378,7 @@ struct file *ibr_region_create(struct ibrelk_region_create *create)
 	region->owner = current->files;
 	region->address = create->addr;
 	region->length = create->length;
+	region->flags = create->flags;
 	spin_lock_init(&region->lock);
 	INIT_LIST_HEAD(&region->accesses);
 	INIT_LIST_HEAD(&region->ending);
@@ -327,7 +387,7 @@ struct file *ibr_region_create(struct ibrelk_region_create *create)
 	file = ERR_CAST(region->space);
 	if (IS_ERR(region->space))
 		goto free;
-	region->pins = region_pin(region->space, create->addr, create->length, create->flags & IBRELK_REGION_WRITE);
+	region->pins = region_pin_as(region->space, create);
 	file = ERR_CAST(region->pins);
 	if (IS_ERR(region->pins))
 		goto close;
@@ -336,7 +396,7 @@ struct file *ibr_region_create(struct ibrelk_region_create *create)
 		file = ERR_PTR(-EAGAIN);	/* nobody sees it */
 		goto close;
 	}
-	if (create->flags & IBRELK_REGION_REMOTE_WRITE) {
+	if (create->flags & REGION_REMOTE) {
 		ret = region_publish(region);
 		if (ret) {
 			file = ERR_PTR(ret);

@@ -12,6 +12,7 @@
 struct file;
 struct ibr_path;
 struct ibr_region;
+struct ibr_send;
 struct ibr_space;
 struct ibr_umem;
 struct ibrelk_region_create;
@@ -20,12 +21,14 @@ struct ibrelk_region_create;
  * struct ibr_access - a peer's access to a region, that takes a while
  * @link: in one of the region's lists
  * @region: to which, with a reference; NULL: none
- * @path: by which; the access begins and ends under its lock
+ * @path: by which; the access begins under its lock
+ * @send: that reads it, and contains this; NULL: a struct ibr_recv does, and the access ends under the lock, too
  */
 struct ibr_access {
 	struct list_head link;
 	struct ibr_region *region;
 	struct ibr_path *path;
+	struct ibr_send *send;
 };
 
 /**
@@ -49,9 +52,12 @@ struct file *ibr_region_create(struct ibrelk_region_create *create);
  */
 int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *data, u32 length);
 
+/** ibr_region_read() - a peer reads from a region, to @data; otherwise as ibr_region_write() */
+int ibr_region_read(struct ibr_space *space, u64 key, u64 address, void *data, u32 length);
+
 /**
- * ibr_access_begin() - a peer is going to write to a region
- * @access: zeroed; in a struct ibr_recv
+ * ibr_access_begin() - a peer is going to write to a region, or to read from it
+ * @access: zeroed but for @send; in a struct ibr_recv or ibr_send
  * @umem: that one's memory, zeroed: the part of the region, on success
  * @path: where the peer is
  * @space: as for ibr_region_write(), like the next two
@@ -59,12 +65,12 @@ int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *
  * @address: address
  * @length: bytes
  *
- * The receive's transfer begins before @path->lock is let go. Should the region end, it is aborted.
+ * A receive's transfer begins before @path->lock is let go. Should the region end, it is aborted.
  * Return: as ibr_region_write(). Context: path->lock held.
  */
 int ibr_access_begin(struct ibr_access *access, struct ibr_umem *umem, struct ibr_path *path, struct ibr_space *space,
 		     u64 key, u64 address, u64 length);
-/** ibr_access_end() - nothing is written any more. Context: path->lock held */
+/** ibr_access_end() - nothing is written or read any more. Context: any; of a receive, path->lock held */
 void ibr_access_end(struct ibr_access *access);
 
 #endif /* IBR_REGION_H */

@@ -86,11 +86,17 @@ static void window_close(struct ibr_window *window)
 
 static void transfer_end(struct ibr_transfer *transfer, int error)
 {
+	struct ibr_send *ask = transfer->recv->ask;
 	u32 i;
 
 	transfer->dying = true;
 	transfer->error = error;
 	list_del_init(&transfer->link);
+	if (ask) {
+		/* It has its answer; the user is told when the receive is complete. */
+		ask->fetch = NULL;
+		ibr_send_retire(ask, 0);
+	}
 	ibr_handle_remove(transfer->flow->path, &transfer->h);
 	for (i = 0; i < IBR_WINDOWS; i++)
 		if (transfer->window[i].state == IBR_WINDOW_OPEN)
@@ -349,6 +355,8 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	/* Nothing else of the buffer is going to be needed. */
 	recv->umem.length = transfer->want;
 	recv->transfer = transfer;
+	if (recv->ask)
+		recv->ask->fetch = transfer;
 	recv->umem.ready = transfer_umem_ready;
 	list_add_tail(&transfer->link, &flow->transfers);
 	if (transfer->want) {
@@ -368,10 +376,15 @@ fail:
 	ibr_recv_complete(recv, &result);
 }
 
-void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error)
+void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error)
 {
 	lockdep_assert_held(&flow->path->lock);
-	transfer_fin(flow, message->rts_message, error, 0);
+	transfer_fin(flow, handle, error, 0);
+}
+
+void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error)
+{
+	ibr_transfer_refuse_handle(flow, message->rts_message, error);
 }
 
 /* Which of the windows that were asked for contains @offset? */
@@ -558,7 +571,7 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.drop_flow++;
 		return;
 	}
-	if (!unit || offset > send->length || length > send->length - offset) {
+	if (send->answer || !unit || offset > send->length || length > send->length - offset) {
 		path->counters.drop_malformed++;
 		return;
 	}

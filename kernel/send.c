@@ -40,6 +40,34 @@ static int send_pin(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_
 	return ibr_umem_init(&send->umem, flow->endpoint->space, buffer, false);
 }
 
+static struct ibr_send *send_alloc(gfp_t gfp)
+{
+	struct ibr_send *send = kmem_cache_alloc(send_cache, gfp);
+
+	if (!send)
+		return NULL;
+	memset(send, 0, offsetof(struct ibr_send, umem));
+	send->data = NULL;
+	kref_init(&send->ref);
+	INIT_LIST_HEAD(&send->link);
+	INIT_LIST_HEAD(&send->bulk);
+	INIT_LIST_HEAD(&send->redo);
+	INIT_LIST_HEAD(&send->announcing);
+	RB_CLEAR_NODE(&send->matching);
+	return send;
+}
+
+/* A get sends nothing but its request; the buffer is where the answer goes. */
+static int send_ask_for(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_buffer *buffer)
+{
+	struct ibr_recv *answer = ibr_recv_answer(send, flow->endpoint, buffer);
+
+	if (IS_ERR(answer))
+		return PTR_ERR(answer);
+	send->answer = answer;
+	return 0;
+}
+
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
 {
 	struct ibr_buffer buffer;
@@ -49,19 +77,11 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	ret = ibr_buffer_import(&buffer, command);
 	if (ret)
 		return ERR_PTR(ret);
-	send = kmem_cache_alloc(send_cache, GFP_KERNEL_ACCOUNT);
+	send = send_alloc(GFP_KERNEL_ACCOUNT);
 	if (!send) {
 		ibr_buffer_drop(&buffer);
 		return ERR_PTR(-ENOMEM);
 	}
-	memset(send, 0, offsetof(struct ibr_send, umem));
-	send->data = NULL;
-	kref_init(&send->ref);
-	INIT_LIST_HEAD(&send->link);
-	INIT_LIST_HEAD(&send->bulk);
-	INIT_LIST_HEAD(&send->redo);
-	INIT_LIST_HEAD(&send->announcing);
-	RB_CLEAR_NODE(&send->matching);
 	send->length = buffer.length;
 	send->tag = command->tag;
 	send->immediate = command->immediate;
@@ -70,7 +90,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	send->peer = command->peer;
 	send->user_data = command->user_data;
 	send->no_success = command->flags & IBRELK_CMD_NO_SUCCESS;
-	if (command->opcode == IBRELK_OP_PUT) {
+	if (command->opcode != IBRELK_OP_SEND) {
 		/* It is a message to a region instead of a receive. */
 		send->tag = command->remote_addr;
 		send->immediate = command->remote_key;
@@ -81,7 +101,11 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 		send->wire_flags |= WIRE_MSG_UNTAGGED;
 	if (command->flags & IBRELK_CMD_IMMEDIATE)
 		send->wire_flags |= WIRE_MSG_IMMEDIATE;
-	if (send->length <= ibr_eager_max) {
+	if (send->opcode == IBRELK_OP_GET) {
+		ret = send_ask_for(flow, send, &buffer);
+		if (ret)
+			ibr_buffer_drop(&buffer);
+	} else if (send->length <= ibr_eager_max) {
 		ret = send_copy(send, &buffer);
 		ibr_buffer_drop(&buffer);
 		if (!send->level)
@@ -116,7 +140,10 @@ static void send_free(struct kref *ref)
 {
 	struct ibr_send *send = container_of(ref, struct ibr_send, ref);
 
-	ibr_endpoint_send_done(send->flow->endpoint);
+	if (send->serves)
+		ibr_inflow_put(send->serves);
+	else
+		ibr_endpoint_send_done(send->flow->endpoint);
 	ibr_outflow_put(send->flow);
 	if (send->data != send->frag.inline_payload)
 		kfree(send->data);
@@ -165,6 +192,8 @@ static void send_umem_released(struct ibr_umem *umem)
 
 	if (umem->bounced)
 		atomic64_add(umem->bounced, &send->flow->endpoint->bounced_bytes);
+	if (send->access.region)
+		ibr_access_end(&send->access);
 	ibr_send_complete(send, send->status);
 	ibr_send_put(send);
 }
@@ -172,6 +201,19 @@ static void send_umem_released(struct ibr_umem *umem)
 /* The memory is not in use any more: let it go, then tell the user. */
 static void send_finish(struct ibr_send *send)
 {
+	struct ibr_recv_result nothing = { .status = send->status ?: -EREMOTEIO };
+	struct ibr_recv *answer = send->answer;
+
+	if (send->opcode == IBRELK_OP_GET) {
+		/* What the answer goes to completes the get; as it ends without, so does that. */
+		send->answer = NULL;
+		if (answer)
+			ibr_recv_complete(answer, &nothing);
+		else if (send->fetch)
+			ibr_transfer_abort(send->fetch, nothing.status);
+		ibr_send_put(send);
+		return;
+	}
 	if (send->pinned) {
 		send->pinned = false;
 		ibr_umem_finish(&send->umem, false, send_umem_released);
@@ -195,6 +237,16 @@ void ibr_send_answered(struct ibr_send *send)
 		flow->patient_until = 0;
 		list_move_tail(&flow->ready, &flow->path->ready);
 	}
+}
+
+/* A get was answered, or cannot be. */
+static void send_served(struct ibr_send *send, int status)
+{
+	struct ibr_inflow *flow = send->serves;
+
+	if (status)
+		ibr_transfer_refuse_handle(flow, send->asked, status);
+	ibr_inflow_return_header(flow);
 }
 
 void ibr_send_retire(struct ibr_send *send, int status)
@@ -224,6 +276,8 @@ void ibr_send_retire(struct ibr_send *send, int status)
 		flow->patient_until = 0;
 	}
 	ibr_handle_remove(flow->path, &send->h);
+	if (send->serves)
+		send_served(send, status);
 	if (!send->umem_busy)
 		send_finish(send);
 	/* If it was the one that kept those behind it waiting. */
@@ -285,7 +339,30 @@ void ibr_send_acked(struct ibr_send *send)
 	send_check(send);
 }
 
-/* Announce the message; its data waits for the CTS. */
+static void send_announcement(const struct ibr_outflow *flow, const struct ibr_send *send, struct wire_frame *frame)
+{
+	frame->flow = cpu_to_le32(flow->remote_handle);
+	if (send->opcode == IBRELK_OP_GET) {
+		frame->type = WIRE_FRAME_ASK;
+		frame->ask.sequence = cpu_to_le32(flow->sequence);
+		frame->ask.message = cpu_to_le32(send->h.id);
+		frame->ask.address = cpu_to_le64(send->tag);
+		frame->ask.key = cpu_to_le64(send->immediate);
+		frame->ask.length = cpu_to_le64(send->length);
+		return;
+	}
+	frame->type = WIRE_FRAME_RTS;
+	/* No MATCHED is asked for: FIN says it. */
+	frame->flags = send->wire_flags & ~WIRE_MSG_SYNC;
+	frame->rts.sequence = cpu_to_le32(flow->sequence);
+	frame->rts.message = cpu_to_le32(send->h.id);
+	wire_rts_set_length(frame, send->length);
+	frame->rts.spent = cpu_to_le32((u32)flow->cost);
+	frame->rts.tag = cpu_to_le64(send->tag);
+	frame->rts.immediate = cpu_to_le64(send->immediate);
+}
+
+/* Announce the message; its data waits for the CTS. Or ask, if it is a get. */
 static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
 {
 	struct ibr_frag *frag = &send->frag;
@@ -313,16 +390,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	}
 	ibr_frag_setup(frag, send);
 	frag->control = true;
-	frag->frame.type = WIRE_FRAME_RTS;
-	/* No MATCHED is asked for: FIN says it. */
-	frag->frame.flags = send->wire_flags & ~WIRE_MSG_SYNC;
-	frag->frame.flow = cpu_to_le32(flow->remote_handle);
-	frag->frame.rts.sequence = cpu_to_le32(flow->sequence);
-	frag->frame.rts.message = cpu_to_le32(send->h.id);
-	wire_rts_set_length(&frag->frame, send->length);
-	frag->frame.rts.spent = cpu_to_le32((u32)flow->cost);
-	frag->frame.rts.tag = cpu_to_le64(send->tag);
-	frag->frame.rts.immediate = cpu_to_le64(send->immediate);
+	send_announcement(flow, send, &frag->frame);
 	if (!ibr_path_emit(path, frag)) {
 		ibr_handle_remove(path, &send->h);
 		ibr_frag_put(frag);
@@ -333,8 +401,8 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	if (path->native)
 		list_add_tail(&send->announcing, &flow->announcing);
 	list_move_tail(&send->link, &flow->sent);
-	path->counters.tx_rendezvous++;
-	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT;
+	path->counters.tx_rendezvous += send->opcode != IBRELK_OP_GET;
+	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT || send->opcode == IBRELK_OP_GET;
 	return true;
 }
 
@@ -468,6 +536,59 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 		return true;
 	}
 	return send_eager(path, flow, send);
+}
+
+/* ---- answers to gets ------------------------------------------------------------------------ */
+
+/* What is short is copied, what is long is sent from where it is. */
+static int answer_take(struct ibr_send *send, struct ibr_space *space, const struct ibr_message *message)
+{
+	u64 key = message->immediate, address = message->match.tag;
+
+	if (send->length > ibr_eager_max) {
+		memset(&send->umem, 0, sizeof(send->umem));
+		send->access.send = send;
+		send->pinned = true;
+		return ibr_access_begin(&send->access, &send->umem, send->flow->path, space, key, address,
+					send->length);
+	}
+	send->data = send->frag.inline_payload;
+	if (send->length > IBR_FRAG_SMALL)
+		send->data = ibr_alloc_atomic(send->length);
+	return send->data ? ibr_region_read(space, key, address, send->data, send->length) : -ENOMEM;
+}
+
+int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message)
+{
+	struct ibr_outflow *back = ibr_inflow_back(flow);
+	struct ibr_send *send = NULL;
+	int ret;
+
+	if (back && !ibr_alloc_fails())
+		send = send_alloc(GFP_ATOMIC | __GFP_NOWARN);
+	if (!send)
+		return -ENOMEM;
+	send->opcode = IBRELK_OP_NOP;
+	send->level = IBRELK_LEVEL_MATCHED;
+	send->wire_flags = WIRE_MSG_REMOTE | WIRE_MSG_ANSWER | WIRE_MSG_SYNC;
+	send->completed = true;
+	send->length = message->length;
+	send->immediate = message->rts_message;
+	send->asked = message->rts_message;
+	kref_get(&back->ref);
+	send->flow = back;
+	ibr_inflow_get(flow);
+	send->serves = flow;
+	ret = answer_take(send, space, message);
+	if (ret)
+		send->pinned = false;
+	else
+		ret = ibr_outflow_answer(send);
+	if (ret) {
+		send->finished = true;
+		send_finish(send);
+	}
+	return ret;
 }
 
 /* With a constructor, memory is not zeroed twice; ibr_send_create() sets what has to be set. */

@@ -36,6 +36,7 @@ static const struct {
 	[WIRE_FRAME_FLOW_CREDIT] = { true, false, 0 },
 	[WIRE_FRAME_FLOW_CLOSE] = { true, false, 0 },
 	[WIRE_FRAME_WINDOW_END] = { true, false, 0 },
+	[WIRE_FRAME_ASK] = { true, false, 0 },
 };
 
 /*
@@ -73,12 +74,16 @@ static bool frame_is_sound(const struct wire_frame *frame, u32 payload_len)
 
 		if (offset > length || payload_len > length - offset)
 			return false;
-		if (frame->flags & WIRE_MSG_REMOTE && frame->flags != (WIRE_MSG_REMOTE | WIRE_MSG_SYNC))
+		if (frame->flags & WIRE_MSG_REMOTE &&
+		    (frame->flags & ~WIRE_MSG_ANSWER) != (WIRE_MSG_REMOTE | WIRE_MSG_SYNC))
 			return false;
 		return payload_len || !length;
 	}
 	case WIRE_FRAME_RTS:
-		return !(frame->flags & WIRE_MSG_REMOTE) || (frame->flags & ~WIRE_MSG_LENGTH) == WIRE_MSG_REMOTE;
+		return !(frame->flags & WIRE_MSG_REMOTE) ||
+		       (frame->flags & ~(WIRE_MSG_LENGTH | WIRE_MSG_ANSWER)) == WIRE_MSG_REMOTE;
+	case WIRE_FRAME_ASK:
+		return le64_to_cpu(frame->ask.length) <= WIRE_MSG_LENGTH_MAX;
 	case WIRE_FRAME_CTS: {
 		u64 offset = le64_to_cpu(frame->cts.offset);
 		u32 length = le32_to_cpu(frame->cts.length);

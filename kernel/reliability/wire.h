@@ -105,6 +105,7 @@ static_assert(sizeof(struct wire_header) == 48, "wire_header");
  * @WIRE_FRAME_FLOW_CREDIT: raises a flow's limits of unexpected bytes and of RTS
  * @WIRE_FRAME_FLOW_CLOSE: one end of the flow is gone
  * @WIRE_FRAME_WINDOW_END: native modes: all of a window was sent; what is missing may be asked for again
+ * @WIRE_FRAME_ASK: a get: asks for a part of a region
  */
 enum wire_frame_type {
 	WIRE_FRAME_EAGER = 1,
@@ -120,6 +121,7 @@ enum wire_frame_type {
 	WIRE_FRAME_FLOW_CREDIT = 11,
 	WIRE_FRAME_FLOW_CLOSE = 12,
 	WIRE_FRAME_WINDOW_END = 13,
+	WIRE_FRAME_ASK = 14,
 };
 
 #define WIRE_CTS_KEY		0x80	/* CTS: .key and .address are valid; the other bits are the window's name */
@@ -139,6 +141,7 @@ enum wire_frame_type {
 #define WIRE_MSG_IMMEDIATE	0x02	/* EAGER, RTS: .immediate is valid */
 #define WIRE_MSG_SYNC		0x04	/* EAGER: answer with MATCHED */
 #define WIRE_MSG_REMOTE		0x08	/* EAGER, RTS: a put: .tag is the address, .immediate the key of a region */
+#define WIRE_MSG_ANSWER		0x01	/* with REMOTE: to an ASK, whose handle .immediate is */
 #define WIRE_MSG_LENGTH		0xf0	/* RTS: the message's length, bits 35 to 32 */
 #define WIRE_MSG_LENGTH_MAX	(BIT_ULL(36) - 1)
 
@@ -148,8 +151,8 @@ enum wire_frame_type {
  * @type: enum wire_frame_type
  * @flags: WIRE_MSG_*
  * @payload_len: bytes of payload; EAGER and DATA only, else 0
- * @flow: EAGER, RTS, MATCHED, FLOW_ACCEPT, _REFUSE, _CREDIT, _CLOSE: the receiver's flow handle.
- *	FLOW_OPEN: the opener's. CTS, FIN: the sender's message handle (from its RTS).
+ * @flow: EAGER, RTS, ASK, MATCHED, FLOW_ACCEPT, _REFUSE, _CREDIT, _CLOSE: the receiver's flow handle.
+ *	FLOW_OPEN: the opener's. CTS, FIN: the sender's message handle (from its RTS or ASK).
  *	DATA, WINDOW_END, ABORT: the receiver's transfer handle (from its CTS)
  * @eager: EAGER
  * @rts: RTS
@@ -158,6 +161,7 @@ enum wire_frame_type {
  * @fin: FIN
  * @abort: ABORT
  * @matched: MATCHED
+ * @ask: ASK
  * @open: FLOW_OPEN
  * @accept: FLOW_ACCEPT
  * @refuse: FLOW_REFUSE
@@ -181,6 +185,10 @@ enum wire_frame_type {
  * @fin.status: 0, or an errno (positive) such as EMSGSIZE: the receiver took only a part
  * @abort.status: errno (positive)
  * @matched.status: of a put: 0, or an errno (positive) that says why it is not there
+ * @ask.message: handle that FIN and the answer name
+ * @ask.address: in the process of the receiver
+ * @ask.key: of a region there
+ * @ask.length: bytes, at most WIRE_MSG_LENGTH_MAX
  * @open.job: hash of the job key; both ends must agree
  */
 struct wire_frame {
@@ -233,6 +241,13 @@ struct wire_frame {
 			__le32 status;
 			__le64 reserved[3];
 		} matched;
+		struct {
+			__le32 sequence;
+			__le32 message;
+			__le64 address;
+			__le64 key;
+			__le64 length;
+		} ask;
 		struct {
 			__le32 src_endpoint;
 			__le32 src_generation;
@@ -370,7 +385,7 @@ enum wire_verdict wire_token(const void *packet, u32 len, u32 *token);
  * Checks, in this order: length, version, token, header length against @frames, checksum, type, that
  * types with frames have some, and others none, the header's flags, each frame's type, flags, payload lengths
  * (their sum must be exactly the rest of the packet; none where the type has none) and the bounds
- * inside each frame (eager, rts: a put has no other flags, but for SYNC, which an eager one needs; eager:
+ * inside each frame (eager, rts: a put has no other flags, but for SYNC, which an eager one needs, and ANSWER; eager:
  * offset + payload <= length, no empty fragment but for a message of length 0; data: no empty payload and no
  * overflow of offset + payload; cts: length and unit not 0 and no overflow).
  *

@@ -64,7 +64,7 @@ int valid(const ibrelk_command &command)
 {
 	if (command.opcode > 10)
 		return -EINVAL;
-	if (command.opcode > 8)
+	if (command.opcode > 9)
 		return -EOPNOTSUPP;
 	if (command.flags >= 64)
 		return -EINVAL;
@@ -93,6 +93,7 @@ int valid(const ibrelk_command &command)
 		used.immediate = command.flags & IBRELK_CMD_IMMEDIATE ? command.immediate : 0;
 		break;
 	case IBRELK_OP_PUT:
+	case IBRELK_OP_GET:
 		if (command.peer == IBRELK_PEER_ANY || command.length > length_max)
 			return -EINVAL;
 		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC;
@@ -223,7 +224,8 @@ int ibr_endpoint_send(ibr_endpoint *endpoint, const ibrelk_command *command, ibr
 	must(endpoint == fuzz_endpoint(), "commands are for their endpoint");
 	must(!*undriven == !world->sent, "what is put off is handed on");
 
-	int answer = take(command, command->opcode == IBRELK_OP_PUT ? IBRELK_OP_PUT : IBRELK_OP_SEND);
+	bool remote = command->opcode == IBRELK_OP_PUT || command->opcode == IBRELK_OP_GET;
+	int answer = take(command, remote ? command->opcode : IBRELK_OP_SEND);
 
 	if (!answer) {
 		*undriven = reinterpret_cast<ibr_path *>(world);

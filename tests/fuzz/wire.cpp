@@ -70,11 +70,11 @@ bool frame_right(const u8 *frame, u32 payload)
 	case WIRE_FRAME_EAGER: {
 		u64 offset = get(frame, 12, 4), length = get(frame, 16, 4);
 
-		if ((flags > 7 && flags != 12) || offset + payload > length)
+		if ((flags > 7 && (flags & 0xfe) != 12) || offset + payload > length)
 			return false;
 		return payload > 0 || length == 0;
 	}
-	case WIRE_FRAME_RTS: return (!(flags & 0xc) || (flags & 0xf) == 8) && !payload;
+	case WIRE_FRAME_RTS: return (!(flags & 0xc) || (flags & 0xe) == 8) && !payload;
 	case WIRE_FRAME_CTS: {
 		u32 length = get(frame, 12, 4);
 
@@ -91,6 +91,7 @@ bool frame_right(const u8 *frame, u32 payload)
 	case WIRE_FRAME_FLOW_CREDIT:
 	case WIRE_FRAME_FLOW_CLOSE:
 	case WIRE_FRAME_WINDOW_END: return !flags && !payload;
+	case WIRE_FRAME_ASK: return !flags && !payload && get64(frame, 32) < 1ull << 36;
 	default: return false;
 	}
 }

@@ -620,7 +620,8 @@ static void wrong_commands(struct kunit *test)
 		int error;
 	} cases[] = {
 		{ { .opcode = 200 }, -EINVAL },
-		{ { .opcode = IBRELK_OP_GET }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_ATOMIC }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_GET, .tag = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_PUT, .peer = 12345 }, -ENOENT },
 		{ { .opcode = IBRELK_OP_PUT, .level = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_PUT, .tag = 1 }, -EINVAL },

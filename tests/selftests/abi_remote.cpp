@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// Puts: a peer writes to a region of a process that has no part in it. With --between, adapters carry them.
+// Puts and gets: a peer writes to a region of a process that has no part in it, or reads from it. With
+// --between, adapters carry them.
 #include "abi.hpp"
 
 #include <cstring>
@@ -12,7 +13,7 @@ namespace abi
 namespace
 {
 
-constexpr std::uint32_t remote = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE;
+constexpr std::uint32_t remote = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ;
 
 // A region that peers may write to.
 struct Window {
@@ -58,6 +59,15 @@ Command put(std::uint32_t peer, const void *data, std::uint64_t bytes, const voi
 	return command;
 }
 
+Command get(std::uint32_t peer, void *data, std::uint64_t bytes, const void *from, std::uint64_t key,
+	std::uint64_t user_data = 1)
+{
+	Command command = put(peer, data, bytes, from, key, user_data);
+
+	command.opcode = IBRELK_OP_GET;
+	return command;
+}
+
 // Puts, and tells how it ended.
 int put_status(Ends &ends, const Command &command)
 {
@@ -66,7 +76,7 @@ int put_status(Ends &ends, const Command &command)
 	auto completion = ends.ring.next();
 
 	KTAP_REQUIRE(completion.has_value());
-	KTAP_EQUAL(completion->opcode, IBRELK_OP_PUT);
+	KTAP_EQUAL(completion->opcode, command.opcode);
 	KTAP_EQUAL(completion->user_data, command.user_data);
 	KTAP_EQUAL(completion->peer, command.peer);
 	KTAP_EQUAL(completion->tag, 0u);
@@ -266,7 +276,8 @@ KTAP_TEST(remote__region_wrong)
 		KTAP_EQUAL(window_error(node, create), error);
 	};
 	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_REGION_REMOTE_WRITE; });
-	for (unsigned bit = 2; bit < 32; bit++)
+	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ; });
+	for (unsigned bit = 3; bit < 32; bit++)
 		wrong(-EINVAL, [bit](auto &c) { c.flags |= 1u << bit; });
 	for (unsigned bit = 0; bit < 64; bit++)
 		wrong(-EINVAL, [bit](auto &c) { c.key = 1ull << bit; });
@@ -580,6 +591,243 @@ KTAP_TEST(remote__threads)
 	for (auto &thread : threads)
 		thread.join();
 	KTAP_EQUAL(wrong.load(), 0);
+}
+
+KTAP_TEST(remote__get_fetches)
+{
+	Ends ends;
+	const std::size_t room = 6 << 20;
+	Pages source(room), target(room + 2);
+	Window window(ends, source.data(), room, IBRELK_REGION_REMOTE_READ);
+	const auto before = endpoint_info(ends).counters;
+	std::uint64_t gets = 0;
+
+	for (std::size_t bytes : sizes(ends)) {
+		for (std::size_t from :
+			{std::size_t{0}, std::size_t{4095}, room - bytes - 4000, room - bytes}) {
+			const auto data = pattern(bytes, static_cast<std::uint32_t>(from));
+
+			std::memset(target.data(), 0xc3, bytes + 2);
+			std::memcpy(source.data() + from, data.data(), bytes);
+			KTAP_EQUAL(put_status(ends,
+					   get(ends.self, target.data() + 1, bytes, source.data() + from,
+						   window.key)),
+				0);
+			gets++;
+			KTAP_CHECK(std::memcmp(target.data() + 1, data.data(), bytes) == 0);
+			KTAP_CHECK(target.data()[0] == std::byte{0xc3} &&
+				target.data()[bytes + 1] == std::byte{0xc3});
+			KTAP_CHECK(std::memcmp(source.data() + from, data.data(), bytes) == 0);
+		}
+	}
+	KTAP_EQUAL(put_status(ends, get(ends.self, nullptr, 0, source.data() + room, window.key)), 0);
+	gets++;
+	expect_silence(ends.ring);
+	KTAP_EQUAL(endpoint_info(ends).counters.rx_remote - before.rx_remote, gets);
+
+	// In pieces, and without a word.
+	const auto data = pattern(300'000, 3);
+	std::vector<std::byte> back(data.size());
+	const ibrelk_iovec pieces[] = {{.addr = address_of(back.data() + 100'000), .length = 200'000},
+		{.addr = address_of(back.data()), .length = 100'000}};
+	auto command = get(ends.self, const_cast<ibrelk_iovec *>(pieces), 2, source.data() + 7, window.key);
+
+	std::memcpy(source.data() + 7, data.data(), data.size());
+	command.flags = IBRELK_CMD_IOVEC;
+	KTAP_EQUAL(put_status(ends, command), 0);
+	KTAP_CHECK(std::memcmp(back.data() + 100'000, data.data(), 200'000) == 0);
+	KTAP_CHECK(std::memcmp(back.data(), data.data() + 200'000, 100'000) == 0);
+	command = get(ends.self, back.data(), 8, source.data(), window.key);
+	command.flags = IBRELK_CMD_NO_SUCCESS;
+	KTAP_REQUIRE_EQUAL(ends.post(command), 1);
+	command.remote_key ^= 1ull << 50;
+	KTAP_EQUAL(put_status(ends, command), -EACCES);
+}
+
+// What the process writes after the region was made is what others read, also of memory that it had not
+// written yet, or shares with a child; and memory that nobody can write may be a region, too.
+KTAP_TEST(remote__get_what_was_written_since)
+{
+	Ends ends;
+	const std::size_t bytes = 200'000;
+	Pages source(bytes);
+	std::vector<std::byte> target(bytes);
+	int fds[2];
+
+	KTAP_REQUIRE_EQUAL(::pipe(fds), 0);
+	for (int value : {1, 2}) {
+		Window window(ends, source.data(), bytes, IBRELK_REGION_REMOTE_READ);
+		const pid_t child = ::fork();
+
+		KTAP_REQUIRE(child >= 0);
+		if (child == 0) {
+			char byte;
+
+			::close(fds[1]);
+			::_exit(::read(fds[0], &byte, 1) == 1 && all_are(source.data(), bytes, value - 1)
+					? 0
+					: 1);
+		}
+		std::memset(source.data(), value, bytes);
+		for (std::size_t size : {std::size_t{100}, bytes}) {
+			KTAP_EQUAL(put_status(ends,
+					   get(ends.self, target.data(), size, source.data(), window.key)),
+				0);
+			KTAP_CHECK(all_are(target.data(), size, value));
+		}
+
+		int status = 0;
+
+		KTAP_EQUAL(::write(fds[1], "x", 1), 1);
+		KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+		KTAP_EQUAL(status, 0);
+	}
+	source.protect(PROT_READ);
+
+	Window fixed(ends, source.data(), bytes, IBRELK_REGION_REMOTE_READ);
+
+	std::ranges::fill(target, std::byte{0});
+	KTAP_EQUAL(put_status(ends, get(ends.self, target.data(), bytes, source.data(), fixed.key)), 0);
+	KTAP_CHECK(all_are(target.data(), bytes, 2));
+	::close(fds[0]);
+	::close(fds[1]);
+}
+
+KTAP_TEST(remote__get_after_put)
+{
+	Ends ends;
+	Pages target(page_size());
+	Window window(ends, target.data(), page_size());
+
+	for (std::uint64_t i = 1; i <= 100; i++) {
+		std::uint64_t got = 0;
+
+		KTAP_REQUIRE_EQUAL(ends.post({put(ends.self, &i, sizeof(i), target.data(), window.key, 1),
+					   get(ends.self, &got, sizeof(got), target.data(), window.key, 2)}),
+			2);
+		for (int n = 0; n < 2; n++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(completion->status, 0);
+		}
+		KTAP_EQUAL(got, i);
+	}
+}
+
+KTAP_TEST(remote__get_wrong_place)
+{
+	Ends ends;
+	const std::size_t room = 1 << 20;
+	Pages source(room + 2 * page_size()), read_only(page_size(), PROT_READ);
+	std::byte *inside = source.data() + page_size();
+	Window window(ends, inside, room);
+	Window writable(ends, inside, room, IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE);
+	Window readable(ends, inside, room, IBRELK_REGION_REMOTE_READ);
+	std::vector<std::byte> target(room, std::byte{0xc3});
+
+	std::memset(source.data(), 0x11, source.size());
+	for (std::size_t bytes :
+		{std::size_t{1}, std::size_t{100}, std::size_t{5000}, std::size_t{200'000}, room}) {
+		for (std::uint64_t key :
+			std::initializer_list<std::uint64_t>{0, window.key ^ 1ull << 63, writable.key})
+			KTAP_EQUAL(
+				put_status(ends, get(ends.self, target.data(), bytes, inside, key)), -EACCES);
+		for (const std::byte *from : {inside - 1, inside + room - bytes + 1, inside + room + 1,
+			     static_cast<std::byte *>(nullptr)})
+			KTAP_EQUAL(put_status(ends, get(ends.self, target.data(), bytes, from, window.key)),
+				-EFAULT);
+		KTAP_CHECK(all_are(target.data(), room, 0xc3));
+		KTAP_EQUAL(put_status(ends, put(ends.self, target.data(), bytes, inside, readable.key)),
+			-EACCES);
+		KTAP_CHECK(all_are(inside, room, 0x11));
+	}
+	KTAP_EQUAL(ends.post(get(ends.self, read_only.data(), 8, inside, window.key)), -EFAULT);
+	KTAP_EQUAL(put_status(ends, get(ends.self, target.data(), room, inside, window.key)), 0);
+	KTAP_CHECK(all_are(target.data(), room, 0x11));
+}
+
+KTAP_TEST(remote__get_region_ends)
+{
+	Ends ends(1024);
+	const std::size_t bytes = 300'000;
+	std::vector<std::vector<std::byte>> targets(12, std::vector<std::byte>(bytes));
+	int done[2] = {};
+
+	for (int round = 0; round < 40; round++) {
+		Pages source(bytes);
+		Window window(ends, source.data(), bytes);
+		const std::size_t length = round % 4 == 3 ? 1000 : bytes;
+
+		std::memset(source.data(), 0x11, bytes);
+		for (auto &target : targets)
+			KTAP_REQUIRE_EQUAL(
+				ends.post(get(ends.self, target.data(), length, source.data(), window.key)),
+				1);
+		for (int spin = 0; spin < round * 20'000; spin++)
+			__asm__ volatile("");
+		window.fd.close();
+		// Nobody reads this.
+		std::memset(source.data(), 0x22, bytes);
+		for (std::size_t i = 0; i < targets.size(); i++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_CHECK(completion->status == 0 || completion->status == -EACCES);
+			done[completion->status != 0]++;
+		}
+		for (auto &target : targets) {
+			KTAP_CHECK(std::ranges::find(target, std::byte{0x22}) == target.end());
+			std::ranges::fill(target, std::byte{0});
+		}
+	}
+	std::printf("# %d gets were answered, %d were too late\n", done[0], done[1]);
+	if (between)
+		KTAP_CHECK(done[1] > 0);
+}
+
+KTAP_TEST(remote__get_unmapped)
+{
+	Ends ends;
+	std::vector<std::byte> target(1 << 20);
+
+	for (std::size_t bytes : {std::size_t{64}, target.size()}) {
+		Pages source(1 << 20);
+		Window window(ends, source.data(), source.size());
+		const auto command = get(ends.self, target.data(), bytes, source.data(), window.key);
+
+		KTAP_EQUAL(put_status(ends, command), 0);
+		source.unmap();
+		KTAP_EQUAL(put_status(ends, command), -EFAULT);
+	}
+}
+
+// The endpoint that asks is closed before the answers have come, and the one that is asked.
+KTAP_TEST(remote__get_and_close)
+{
+	const std::size_t bytes = 500'000;
+	Pages source(bytes), target(bytes);
+
+	for (int round = 0; round < 20; round++) {
+		Ends ends;
+		Window window(ends, source.data(), bytes);
+
+		for (int i = 0; i < 8; i++)
+			KTAP_REQUIRE_EQUAL(ends.post(get(ends.self, target.data(), i % 2 ? bytes : 100,
+						   source.data(), window.key)),
+				1);
+		if (round % 2)
+			ends.endpoint.close();
+		else
+			(between ? ends.sender : ends.endpoint).close();
+		for (int i = 0; i < 8; i++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_CHECK(completion->status == 0 || completion->status == -ECONNRESET ||
+				completion->status == -ECONNREFUSED);
+		}
+	}
 }
 
 } // namespace abi

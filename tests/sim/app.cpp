@@ -297,7 +297,7 @@ void Apps::open_window(Life &life)
 	life.window.make(life.heap, window_bytes);
 	create.addr = reinterpret_cast<u64>(life.window.get());
 	create.length = window_bytes;
-	create.flags = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE;
+	create.flags = IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ;
 	sim_current = &life.task;
 	// All endpoints are there before anybody sends.
 	sim_alloc_calm++;
@@ -549,8 +549,11 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	target->window_used += put->length + 2 * guard;
 	std::memset(put->place - guard, guard_byte, put->length + 2 * guard);
 	put->buffer.make(life.heap, put->length);
-	content_fill(put->buffer.get(), put->id, put->length);
-	command.opcode = IBRELK_OP_PUT;
+	put->get = sim_chance(stream, 400'000);
+	content_fill(put->get ? put->place : put->buffer.get(), put->id, put->length);
+	if (put->get)
+		std::memset(put->buffer.get(), guard_byte, put->length);
+	command.opcode = put->get ? IBRELK_OP_GET : IBRELK_OP_PUT;
 	command.peer = peer->handle;
 	command.user_data = put->id;
 	command.addr = reinterpret_cast<u64>(put->buffer.get());
@@ -777,7 +780,7 @@ void Apps::withdraw(Life &life, const ibrelk_command &command)
 		auto send = sends.extract(command.user_data);
 		life.refused.emplace_front(command, std::move(send.mapped()));
 		left_++;
-	} else if (command.opcode == IBRELK_OP_PUT) {
+	} else if (command.opcode == IBRELK_OP_PUT || command.opcode == IBRELK_OP_GET) {
 		puts.erase(command.user_data);
 		puts_left_++;
 	} else if (command.opcode == IBRELK_OP_CANCEL) {
@@ -942,17 +945,29 @@ void Apps::put_over(Put &put, const ibrelk_completion &completion)
 {
 	if (put.completions++)
 		sim_fail("completion", "put %llu completes twice", put.id);
-	if (completion.opcode != IBRELK_OP_PUT || completion.length != put.length || completion.tag ||
-		completion.peer != put.to.handle)
+	if (completion.opcode != (put.get ? IBRELK_OP_GET : IBRELK_OP_PUT) ||
+		completion.length != put.length || completion.tag || completion.peer != put.to.handle)
 		sim_fail("completion", "put %llu completes as something else", put.id);
 	put.status = completion.status;
 	if (put.length && adapter_may_read(put.buffer.get(), put.length))
 		sim_fail("fence", "put %llu completes, and an adapter may still read it", put.id);
+	if (put.get && put.length && adapter_may_write(put.buffer.get(), put.length))
+		sim_fail("fence", "get %llu completes, and an adapter may still write to it", put.id);
 	model_put(put);
+	const u64 got =
+		put.get && !put.status ? content_check(put.buffer.get(), put.id, put.length) : put.length;
+	if (got < put.length)
+		sim_fail(
+			"bytes", "get %llu of %llu bytes differs from byte %llu on", put.id, put.length, got);
 	std::memset(put.buffer.get(), used_byte, put.length);
 	put.buffer.reset();
 	if (put.status)
 		return;
+	if (put.get) {
+		sim_counts.delivered++;
+		sim_counts.bytes += put.length;
+		return;
+	}
 	if (put.length && adapter_may_write(put.place, put.length))
 		sim_fail("fence", "put %llu completes, and an adapter may still write it", put.id);
 	const u64 same = content_check(put.place, put.id, put.length);
@@ -973,6 +988,10 @@ void put_check(const Put &put)
 
 	if (!all(put.place - guard, guard, guard_byte) || !all(put.place + put.length, guard, guard_byte))
 		sim_fail("bytes", "put %llu wrote beside its place", put.id);
+	if (put.get && content_check(put.place, put.id, put.length) < put.length)
+		sim_fail("bytes", "get %llu has changed what it was to read", put.id);
+	if (put.get)
+		return;
 	if (!put.status && !all(put.place, put.length, used_byte))
 		sim_fail("bytes", "the place of put %llu was written after its completion", put.id);
 	if (put.wrong && !all(put.place, put.length, guard_byte))

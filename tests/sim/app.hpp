@@ -156,9 +156,11 @@ struct Receive {
 	Send *claimed = nullptr;
 };
 
-// A put has a stretch of the target's window for itself, so that what is there says what became of it.
+// A put, or a get, has a stretch of the target's window for itself, so that what is there says what became of
+// it.
 struct Put {
 	u64 id = 0;
+	bool get = false;
 	Life *from = nullptr;
 	Life *target = nullptr; // whose key it has
 	Peer to;

@@ -104,8 +104,11 @@ write-unit | bytes\|progress | modes=32 size_max=70000 zero_copy_min=1 | rendezv
 write-lost | progress | modes=32 size_max=70000 zero_copy_min=1 loss=50000 restarts=0 closes=0 alloc=0 | rendezvous.c | s/\tif \(send->finished\) \{\n\t\tibr_frag_put\(frag\);/\tif (true) {\n\t\tibr_frag_put(frag);/
 put-anywhere | WARN | puts=300000 | region.c | s/\t\treturn -EFAULT;\n\tif \(!ibr_pins_share/\t\treturn 0;\n\tif (!ibr_pins_share/
 put-any-key | status | puts=300000 | region.c | s/region->key != key \|\| //
-put-refused | status | puts=300000 | message.c | s/message_matched\(flow, WIRE_MSG_SYNC, sequence, error\);/message_matched(flow, WIRE_MSG_SYNC, sequence, 0);/
-put-not-written | bytes | puts=300000 | region.c | s/\t\tif \(length\)\n\t\t\tibr_umem_copy_to/\t\tif (false)\n\t\t\tibr_umem_copy_to/
+get-not-read | bytes | puts=300000 | region.c | s/\t\telse if \(length\)\n\t\t\tibr_umem_copy_from/\t\telse if (false)\n\t\t\tibr_umem_copy_from/
+get-never-told | progress\|completion | puts=300000 | message.c | s/\tif \(error\)\n\t\tibr_transfer_refuse\(flow, message, error\);\n\treturn !error;/\treturn !error;/
+get-header-kept | credit | puts=300000 | send.c | s/\tibr_inflow_return_header\(flow\);\n\}\n\nvoid ibr_send_retire/}\n\nvoid ibr_send_retire/
+put-refused | status | puts=300000 | message.c | s/message_matched\(flow, WIRE_MSG_SYNC, sequence, error\);/message_matched(flow, WIRE_MSG_SYNC, sequence, 0);/g
+put-not-written | bytes | puts=300000 | region.c | s/\t\tif \(length && right == IBRELK_REGION_REMOTE_WRITE\)\n/\t\tif (false)\n/
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->ib && ib_dereg_mr\(mr->ib\)\)/if (false)/

@@ -612,6 +612,7 @@ void sim_check_quiet(void)
 {
 	const struct ibr_path *path, *back;
 	const struct ibr_outflow *out;
+	const struct ibr_inflow *in;
 	u32 i;
 
 	for (i = 0; i < path_count; i++) {
@@ -622,6 +623,10 @@ void sim_check_quiet(void)
 		if (path->queue || path->memory || (path->established && rel_in_flight(&path->rel)))
 			sim_fail("progress", "path: %u fragments wait, %u packets in flight", path->queue,
 				 rel_in_flight(&path->rel));
+		list_for_each_entry(in, &path->inflows, on_path)
+			if (in->headers_waiting && list_empty(&in->early) && !in->endpoint->match.messages &&
+			    !in->endpoint->claimed)
+				sim_fail("credit", "inflow %u: %u headers wait for nothing", in->h.id, in->headers_waiting);
 		back = path_back(path);
 		if (!back || path->state != IBRELK_PATH_UP || back->state != IBRELK_PATH_UP ||
 		    back->remote.token != path->token || path->remote.token != back->token)

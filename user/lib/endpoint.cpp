@@ -269,6 +269,12 @@ extern "C" int ibrelk_endpoint_put(struct ibrelk_endpoint *endpoint, uint32_t pe
 	return submit_one(endpoint, ibrelk_command_put(peer, buffer, bytes, address, key, user_data));
 }
 
+extern "C" int ibrelk_endpoint_get(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer,
+	uint64_t bytes, uint64_t address, uint64_t key, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint, ibrelk_command_get(peer, buffer, bytes, address, key, user_data));
+}
+
 extern "C" int ibrelk_endpoint_recv(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer,
 	uint64_t bytes, uint64_t tag, uint64_t ignore, uint64_t user_data) noexcept
 {

@@ -102,7 +102,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, ECONNREFUSED,
 		"the peer refused: no such endpoint number at that address, or ibrelk.ko is not loaded"},
 	{IBRELK_CALL_COMPLETION, EACCES,
-		"the peer's endpoint has another job key, or is another user's; a put: no region of that "
+		"the peer's endpoint has another job key, or is another user's; a put or get: no region of "
+		"that "
 		"process has "
 		"such a key (any more)"},
 	{IBRELK_CALL_COMPLETION, ESTALE,

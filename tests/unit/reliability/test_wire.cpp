@@ -267,7 +267,7 @@ TEST(wire_parse, frame_types_flags_and_payload)
 	u8 message = WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE;
 
 	for (int type = 0; type < 256; type++) {
-		bool exists = type >= WIRE_FRAME_EAGER && type <= WIRE_FRAME_WINDOW_END;
+		bool exists = type >= WIRE_FRAME_EAGER && type <= WIRE_FRAME_ASK;
 		bool carries = type == WIRE_FRAME_EAGER || type == WIRE_FRAME_DATA;
 
 		for (int flags = 0; flags < 256; flags++) {
@@ -275,8 +275,9 @@ TEST(wire_parse, frame_types_flags_and_payload)
 				(type == WIRE_FRAME_EAGER || type == WIRE_FRAME_RTS);
 			// A put has neither a match space nor an immediate value; a short one asks for an
 			// answer.
-			bool bare = type == WIRE_FRAME_EAGER ? flags == (WIRE_MSG_REMOTE | WIRE_MSG_SYNC)
-							     : !(flags & message);
+			bool bare = type == WIRE_FRAME_EAGER
+				? (flags & ~WIRE_MSG_ANSWER) == (WIRE_MSG_REMOTE | WIRE_MSG_SYNC)
+				: !(flags & WIRE_MSG_IMMEDIATE);
 			u8 allowed = type == WIRE_FRAME_EAGER ? message | WIRE_MSG_SYNC
 				: type == WIRE_FRAME_RTS      ? message | WIRE_MSG_LENGTH
 				: type == WIRE_FRAME_CTS      ? WIRE_CTS_KEY | (WIRE_CTS_NAMES - 1)
@@ -349,6 +350,18 @@ TEST(wire_parse, cts_bounds)
 	EXPECT_EQ(Draft().cts(0, 1, 0).parse(), WIRE_BAD_FRAME) << "a fragment of nothing";
 	EXPECT_EQ(Draft().cts(~0ull - 1, 1, 1).parse(), WIRE_OK);
 	EXPECT_EQ(Draft().cts(~0ull, 1, 1).parse(), WIRE_BAD_FRAME) << "overflow";
+}
+
+TEST(wire_parse, ask_bounds)
+{
+	Draft draft = Draft().add(WIRE_FRAME_ASK);
+
+	draft.frames.back().ask.length = cpu_to_le64(WIRE_MSG_LENGTH_MAX);
+	EXPECT_EQ(draft.parse(), WIRE_OK);
+	draft.frames.back().ask.length = cpu_to_le64(WIRE_MSG_LENGTH_MAX + 1);
+	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
+	draft.frames.back().ask.length = cpu_to_le64(~0ull);
+	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
 }
 
 TEST(wire_parse, data_bounds)

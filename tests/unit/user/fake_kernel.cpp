@@ -113,11 +113,13 @@ int memory_fd(std::size_t bytes)
 
 int create_region(ibrelk_region_create *create)
 {
-	if (!create->length || create->flags & ~(IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE) ||
-		create->key || create->flags == IBRELK_REGION_REMOTE_WRITE)
+	constexpr std::uint32_t remote = IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ;
+
+	if (!create->length || create->flags & ~(IBRELK_REGION_WRITE | remote) || create->key ||
+		(create->flags & IBRELK_REGION_REMOTE_WRITE && !(create->flags & IBRELK_REGION_WRITE)))
 		return -EINVAL;
 	create->fd = memory_fd(0);
-	if (create->flags & IBRELK_REGION_REMOTE_WRITE)
+	if (create->flags & remote)
 		create->key = 0xabc0000000000000 + static_cast<std::uint64_t>(create->fd);
 	state.regions[create->fd] = *create;
 	return 0;
@@ -487,23 +489,28 @@ int cancel(Endpoint &endpoint, const ibrelk_command &command)
 	return 0;
 }
 
-// Into a region of this process, which is the peer.
-int put(Endpoint &endpoint, const ibrelk_command &command)
+// Into a region of this process, which is the peer, or out of it.
+int remote(Endpoint &endpoint, const ibrelk_command &command)
 {
+	const bool writes = command.opcode == IBRELK_OP_PUT;
+	const std::uint32_t right = writes ? IBRELK_REGION_REMOTE_WRITE : IBRELK_REGION_REMOTE_READ;
 	ibrelk_completion completion = completion_of(endpoint, command);
 
 	completion.length = command.length;
 	completion.status = -EACCES;
 	for (const auto &[fd, region] : state.regions) {
-		if (!region.key || region.key != command.remote_key)
+		if (!(region.flags & right) || region.key != command.remote_key)
 			continue;
 		completion.status = -EFAULT;
 		if (command.remote_addr < region.addr || command.remote_addr - region.addr > region.length ||
 			command.length > region.length - (command.remote_addr - region.addr))
 			continue;
 		completion.status = 0;
-		std::memcpy(reinterpret_cast<void *>(command.remote_addr),
-			reinterpret_cast<const void *>(command.addr), command.length);
+
+		auto *there = reinterpret_cast<void *>(command.remote_addr);
+		auto *here = reinterpret_cast<void *>(command.addr);
+
+		std::memcpy(writes ? there : here, writes ? here : there, command.length);
 	}
 	endpoint.send_ring->complete(completion);
 	return 0;
@@ -517,7 +524,8 @@ int accept(Endpoint &endpoint, const ibrelk_command &command)
 			endpoint.send_ring->complete(completion_of(endpoint, command));
 		return 0;
 	case IBRELK_OP_SEND: return send(endpoint, command);
-	case IBRELK_OP_PUT: return put(endpoint, command);
+	case IBRELK_OP_PUT:
+	case IBRELK_OP_GET: return remote(endpoint, command);
 	case IBRELK_OP_RECV:
 		return command.flags & IBRELK_CMD_CLAIMED ? take_claimed(endpoint, command)
 							  : recv(endpoint, command);

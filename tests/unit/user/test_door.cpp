@@ -95,7 +95,7 @@ TEST_F(DoorTest, both_do_the_same)
 			ASSERT_EQ(*endpoint.submit(nops), 5u);
 		EXPECT_EQ(endpoint.submit({}).error(), EINVAL);
 		EXPECT_EQ(endpoint.submit({&wrong, 1}).error(), EINVAL);
-		wrong.opcode = IBRELK_OP_GET;
+		wrong.opcode = IBRELK_OP_ATOMIC;
 		EXPECT_EQ(endpoint.submit({&wrong, 1}).error(), EOPNOTSUPP);
 		nops[3] = wrong;
 		EXPECT_EQ(*endpoint.submit(nops), 3u);

@@ -77,7 +77,7 @@ TEST_F(EndpointTest, regions_are_descriptors)
 
 	::ibrelk_region *region = nullptr;
 
-	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(), 4, &region), -EINVAL);
+	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(), 8, &region), -EINVAL);
 	EXPECT_EQ(region, nullptr);
 	ibrelk_region_close(nullptr);
 }
@@ -117,6 +117,43 @@ TEST_F(EndpointTest, put__reaches_the_region_of_its_key)
 	EXPECT_EQ(put(address + 8, second->key()), -EFAULT);
 	EXPECT_EQ(put(address, first->key() + 100), -EACCES);
 	EXPECT_EQ(put(address, plain->key()), -EACCES);
+}
+
+TEST_F(EndpointTest, get__reads_the_region_of_its_key)
+{
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);
+	const auto self = *endpoint.peer_add(endpoint.address());
+	std::array<std::byte, 100> memory{};
+	std::array<std::byte, 3> back{};
+	const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+	auto writable = ibrelk::Region::to_put(*device, memory);
+	auto readable = ibrelk::Region::to_get(*device, memory);
+	auto shared = ibrelk::Region::to_share(*device, memory);
+
+	ASSERT_TRUE(writable && readable && shared);
+
+	const auto get = [&](std::uint64_t from, std::uint64_t key) {
+		EXPECT_TRUE(endpoint.get(self, back, from, key, 78));
+
+		const auto completion = ring->next();
+
+		EXPECT_TRUE(completion);
+		EXPECT_EQ(completion->opcode, IBRELK_OP_GET);
+		EXPECT_EQ(completion->user_data, 78u);
+		return completion->status;
+	};
+	memory[98] = std::byte{7};
+	EXPECT_EQ(get(address + 97, readable->key()), 0);
+	EXPECT_EQ(back[1], std::byte{7});
+	EXPECT_EQ(get(address + 98, readable->key()), -EFAULT);
+	EXPECT_EQ(get(address, writable->key()), -EACCES);
+	EXPECT_EQ(get(address + 96, shared->key()), 0);
+	EXPECT_EQ(back[2], std::byte{7});
+	EXPECT_TRUE(endpoint.put(self, back, address, readable->key()));
+	EXPECT_EQ(ring->next()->status, -EACCES);
+	EXPECT_TRUE(endpoint.put(self, back, address, shared->key()));
+	EXPECT_EQ(ring->next()->status, 0);
+	EXPECT_EQ(memory[2], std::byte{7});
 }
 
 TEST_F(EndpointTest, device_dump__grows_until_all_fit)

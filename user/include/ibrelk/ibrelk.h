@@ -171,12 +171,13 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
  * @brief Pins memory that many messages are going to be sent from, or received into. Never needed for that: what
  * is used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
  * anything else, and is pinned before it is used first. It can also have a key, by which peers put into it
- * (ibrelk_command_put()).
+ * (ibrelk_command_put()), and get from it.
  * @param device  the device
  * @param address where it begins
  * @param length  bytes, 1 to IBRELK_REGION_MAX
  * @param flags   IBRELK_REGION_WRITE if messages are going to be received into it; with
- * IBRELK_REGION_REMOTE_WRITE also if peers may put into it; else 0
+ * IBRELK_REGION_REMOTE_WRITE also if peers may put into it; IBRELK_REGION_REMOTE_READ if they may get from
+ * it; else 0
  * @param region  out: the region; ibrelk_region_close() ends it
  * @return 0, or -EINVAL (length, flags), -EFAULT (not mapped, or not writable), -ENOMEM (no memory, or more
  * than the process may have pinned: ulimit -l), -EOPNOTSUPP (to be received into, but of a file that is
@@ -190,15 +191,16 @@ int ibrelk_region_open(const struct ibrelk_device *device, const void *address, 
 	struct ibrelk_region **region) IBRELK_NOEXCEPT;
 
 /**
- * @brief The key by which peers put into the region: good for every endpoint of this process, and for no other.
+ * @brief The key by which peers put into the region, or get from it: good for every endpoint of this process, and for no other.
  * @param region the region
- * @return the key, never 0; 0 if the region was made without IBRELK_REGION_REMOTE_WRITE
+ * @return the key, never 0; 0 if the region was made without IBRELK_REGION_REMOTE_WRITE or _READ
  */
 uint64_t ibrelk_region_key(const struct ibrelk_region *region) IBRELK_NOEXCEPT;
 
 /**
  * @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. Its key ends first: puts
- * that are under way fail, with -EACCES for their senders, and when this returns none writes any more. (It waits
+ * and gets that are under way fail for those who sent them, mostly with -EACCES (-ECONNRESET: the answer to a get
+ * had begun), and when this returns none writes or reads any more. (It waits
  * for that, which takes no peer; only who is killed meanwhile does not.)
  */
 void ibrelk_region_close(struct ibrelk_region *region) IBRELK_NOEXCEPT;
@@ -337,6 +339,28 @@ static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void
 }
 
 /**
+ * @brief Fills in a get: a part of a region of the peer's process, which has no part in it, is read into the buffer.
+ * @param peer      handle of an endpoint of that process
+ * @param buffer    where it goes; the kernel's until the completion
+ * @param bytes     how much, 0 to ibrelk_query.message_max
+ * @param address   where from, in the peer's process
+ * @param key       ibrelk_region_key() of a region there that contains all of it
+ * @param user_data comes back in the completion
+ * @return the command
+ *
+ * It completes when all of it is here, with 0, or with the errors of a put. It sees what was put before it to the same
+ * endpoint, if that is no longer than ibrelk_query.eager_max.
+ */
+static inline struct ibrelk_command ibrelk_command_get(uint32_t peer, void *buffer, uint64_t bytes,
+	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_put(peer, buffer, bytes, address, key, user_data);
+
+	command.opcode = IBRELK_OP_GET;
+	return command;
+}
+
+/**
  * @brief Fills in a tagged receive.
  * @param peer      handle of the wanted source, or IBRELK_PEER_ANY
  * @param buffer    where the message goes; the kernel's until the completion
@@ -363,8 +387,8 @@ static inline struct ibrelk_command ibrelk_command_recv(uint32_t peer, void *buf
 }
 
 /**
- * @brief Makes a send, put or receive one of a buffer in several pieces.
- * @param command as ibrelk_command_send(), _put(), _recv() or _recv_claimed() made it;
+ * @brief Makes a send, put, get or receive one of a buffer in several pieces.
+ * @param command as ibrelk_command_send(), _put(), _get(), _recv() or _recv_claimed() made it;
  * its buffer is replaced
  * @param pieces  where the parts of the message are, in its order; read when the command is submitted
  * @param count   how many, 0 to IBRELK_IOVEC_MAX
@@ -646,6 +670,13 @@ int ibrelk_endpoint_send(struct ibrelk_endpoint *endpoint, uint32_t peer, const 
  * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
  */
 int ibrelk_endpoint_put(struct ibrelk_endpoint *endpoint, uint32_t peer, const void *buffer, uint64_t bytes,
+	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one get; parameters as for ibrelk_command_get().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_get(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT;
 
 /**

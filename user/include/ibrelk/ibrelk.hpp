@@ -380,7 +380,8 @@ private:
 	detail::owner<::ibrelk_ring, ibrelk_ring_close> handle_;
 };
 
-/// Memory that stays pinned, for many messages, or for peers to put into: see ibrelk_region_open().
+/// Memory that stays pinned, for many messages, or for peers to put into and get from: see
+/// ibrelk_region_open().
 class Region
 {
 public:
@@ -400,7 +401,19 @@ public:
 		return open(device, memory, IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE);
 	}
 
-	/// By which peers put into it; 0 if they may not.
+	/// For peers that know its key to get from, and to send from.
+	static result<Region> to_get(const Device &device, std::span<const std::byte> memory) noexcept
+	{
+		return open(device, memory, IBRELK_REGION_REMOTE_READ);
+	}
+	/// For all of that.
+	static result<Region> to_share(const Device &device, std::span<std::byte> memory) noexcept
+	{
+		return open(device, memory,
+			IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ);
+	}
+
+	/// By which peers put into it, or get from it; 0 if they may do neither.
 	[[nodiscard]] std::uint64_t key() const noexcept
 	{
 		return ibrelk_region_key(handle_.get());
@@ -526,6 +539,13 @@ public:
 	{
 		return detail::check(ibrelk_endpoint_put(
 			handle_.get(), peer, data.data(), data.size(), address, key, user_data));
+	}
+	/// Reads from a region of the peer's process, by its key. EAGAIN: nothing fits now.
+	result<void> get(Peer peer, std::span<std::byte> buffer, std::uint64_t address, std::uint64_t key,
+		std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_get(
+			handle_.get(), peer, buffer.data(), buffer.size(), address, key, user_data));
 	}
 	/// Posts one receive. EAGAIN: nothing fits now.
 	result<void> recv(Peer peer, std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore = 0,

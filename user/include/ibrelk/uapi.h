@@ -159,24 +159,26 @@ struct ibrelk_endpoint_create {
 
 #define IBRELK_REGION_WRITE		1u
 #define IBRELK_REGION_REMOTE_WRITE	2u
+#define IBRELK_REGION_REMOTE_READ	4u
 #define IBRELK_REGION_MAX	(1ull << 30)
 
 /**
- * struct ibrelk_region_create - IBRELK_IOC_REGION_CREATE: keep memory pinned, and let peers put into it
+ * struct ibrelk_region_create - IBRELK_IOC_REGION_CREATE: keep memory pinned, and let peers put into it and get from it
  * @addr: where it begins
  * @length: bytes, 1 to IBRELK_REGION_MAX
  * @flags: IBRELK_REGION_WRITE: messages are going to be received into it; else it is only sent from.
  *	IBRELK_REGION_REMOTE_WRITE, only with the former: whoever can send to an endpoint of this process, and knows
- *	.key, may put into it
+ *	.key, may put into it. IBRELK_REGION_REMOTE_READ: ... may get from it
  * @fd: out: its descriptor; closing it ends the region
- * @key: in: zero; out: with IBRELK_REGION_REMOTE_WRITE, its key; else zero
+ * @key: in: zero; out: with one of IBRELK_REGION_REMOTE_*, its key; else zero
  *
  * Until then, or until other memory comes to be there, sends from it and receives into it, or parts of it, find it
  * pinned. Nothing else differs: commands need not say that they use it.
  *
- * The key is good for what was pinned, as long as that is mapped (a put to what is not any more fails with EFAULT).
+ * The key is good for what was pinned, as long as that is mapped (a put to, or get from, what is not any more fails with
+ * EFAULT).
  * When the process that made the region closes a descriptor of it, also of several, or the last one is closed, the key
- * ends: puts that are under way fail with EACCES, and when close() returns none writes any more.
+ * ends: puts and gets that are under way fail with EACCES, and when close() returns none writes or reads any more.
  * Errors: EINVAL (a member is wrong), EFAULT (not mapped, or not writable), ENOMEM (no memory, or more than the
  * process may pin), EOPNOTSUPP (to be received into, but of a file that is written back), EAGAIN (it was changed
  * meanwhile), ENOSPC (too many keys), EMFILE.
@@ -263,8 +265,8 @@ struct ibrelk_counters {
 	__u64 tx_written;		/* frames that an RDMA write from the user's memory stood for */
 	__u64 rx_written;		/* ... into the user's memory */
 	__u64 windows_copied;		/* parts of messages that could have been written so, but could not be registered */
-	__u64 tx_remote;		/* of the messages sent: puts */
-	__u64 rx_remote;		/* of the messages received: puts, also such as were refused */
+	__u64 tx_remote;		/* of the messages sent: puts, and requests of gets */
+	__u64 rx_remote;		/* of the messages received: likewise, also such as were refused */
 };
 
 /** struct ibrelk_endpoint_info - entry of IBRELK_DUMP_ENDPOINTS */
@@ -478,6 +480,9 @@ struct ibrelk_peer {
  *	-EFAULT (not in the region, or not mapped any more). The peer's process has no part in it, and gets no
  *	completion. Puts and sends to the same endpoint go in order, but a long one, which goes by rendezvous, may
  *	be passed by later ones until it is complete
+ * @IBRELK_OP_GET: read .remote_addr of the peer's process, of a region of it that has .remote_key, into the buffer.
+ *	Completes in the send ring when the buffer is full, or with the errors of a PUT. It takes its turn after what
+ *	was sent and put before it, but a long PUT may still be under way; what comes after it does not wait for it
  *
  * The others are numbered so that they can come without breaking anything; at present they are
  * answered with EOPNOTSUPP.
@@ -513,7 +518,7 @@ enum ibrelk_level {
 #define IBRELK_CMD_NO_SUCCESS	(1u << 0)	/* no completion unless it fails */
 #define IBRELK_CMD_UNTAGGED	(1u << 1)	/* the untagged match space; tag and ignore must be 0 */
 #define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message */
-#define IBRELK_CMD_IOVEC	(1u << 3)	/* SEND, RECV, PUT: .addr is an array of .length struct ibrelk_iovec */
+#define IBRELK_CMD_IOVEC	(1u << 3)	/* SEND, RECV, PUT, GET: .addr is an array of .length struct ibrelk_iovec */
 #define IBRELK_CMD_REGION	(1u << 4)	/* reserved: .addr is an offset in region .region */
 #define IBRELK_CMD_CLAIMED	(1u << 5)	/* RECV: .tag is a claim: the message of that */
 
@@ -535,8 +540,8 @@ struct ibrelk_iovec {
  * struct ibrelk_command - one command
  * @opcode: enum ibrelk_opcode
  * @level: SEND: enum ibrelk_level; else 0
- * @flags: IBRELK_CMD_*; PUT: only IBRELK_CMD_NO_SUCCESS and IBRELK_CMD_IOVEC
- * @peer: SEND, PUT: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
+ * @flags: IBRELK_CMD_*; PUT, GET: only IBRELK_CMD_NO_SUCCESS and IBRELK_CMD_IOVEC
+ * @peer: SEND, PUT, GET: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
  *	with IBRELK_CMD_CLAIMED
  * @user_data: comes back in the completion
  * @addr: buffer; CANCEL: user_data of the receives to cancel
@@ -547,8 +552,8 @@ struct ibrelk_iovec {
  * @immediate: SEND: with IBRELK_CMD_IMMEDIATE
  * @region: zero (reserved for region objects)
  * @messages: RECV_MULTI: most messages that it takes, at least 1
- * @remote_addr: PUT: address in the peer's process
- * @remote_key: PUT: .key of a region that contains all of it
+ * @remote_addr: PUT, GET: address in the peer's process
+ * @remote_key: PUT, GET: .key of a region that contains all of it
  * @room: RECV_MULTI: it ends when fewer bytes than this are left; 0 is as 1
  * @reserved: zero
  *
