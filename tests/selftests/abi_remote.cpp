@@ -113,9 +113,12 @@ KTAP_TEST(remote__put_lands)
 	std::uint64_t puts = 0;
 
 	KTAP_CHECK(window.key != 0);
-	// Such a receive takes whatever message comes; a put is none.
+	// Such receives take whatever message comes; a put is none.
 	std::vector<std::uint8_t> receive(room);
-	KTAP_REQUIRE_EQUAL(ends.post(recv(receive.data(), room, 0, 99)), 1);
+	Command any_tag = recv(receive.data(), room, 0, 99), untagged = any_tag;
+	any_tag.ignore = ~0ull;
+	untagged.flags = IBRELK_CMD_UNTAGGED;
+	KTAP_REQUIRE_EQUAL(ends.post({any_tag, untagged}), 2);
 	for (std::size_t bytes : sizes(ends)) {
 		for (std::size_t into :
 			{std::size_t{0}, std::size_t{4095}, room - bytes - 4000, room - bytes}) {
@@ -144,6 +147,7 @@ KTAP_TEST(remote__put_lands)
 		KTAP_EQUAL(after.tx_remote - before.tx_remote, puts);
 	KTAP_EQUAL(after.unexpected_messages, before.unexpected_messages);
 	KTAP_REQUIRE_EQUAL(ends.post(cancel(99, 100)), 1);
+	expect(ends.ring, 99, -ECANCELED);
 	expect(ends.ring, 99, -ECANCELED);
 	expect(ends.ring, 100, 0);
 }
@@ -465,6 +469,62 @@ KTAP_TEST(remote__region_ends_under_way)
 		KTAP_CHECK(done[1] > 0);
 }
 
+// The same while another thread goes on with its puts: from some moment on they are refused, and what the
+// memory holds after close() stays.
+KTAP_TEST(remote__region_ends_beside_a_thread)
+{
+	Ends ends(1024);
+	const std::size_t bytes = 300'000;
+	const auto data = pattern(bytes, 8);
+	unsigned arrived = 0;
+
+	for (unsigned round = 0; round < 25; round++) {
+		Pages target(bytes);
+		Window window(ends, target.data(), bytes);
+		std::atomic<bool> closed = false;
+		unsigned wrong = 0, late = 0;
+		std::thread writer([&] {
+			unsigned under_way = 0;
+			bool stop = false;
+
+			// A few more after close(): they must find nothing, either.
+			while (!stop || under_way) {
+				const bool was_closed = closed;
+
+				while (!stop && under_way < 6) {
+					const std::size_t length = under_way % 3 == 2 ? 900 : bytes;
+
+					wrong += ends.post(put(ends.self, data.data(), length, target.data(),
+							 window.key)) != 1;
+					under_way++;
+				}
+				stop = was_closed || wrong;
+
+				auto completion = ends.ring.next();
+
+				if (!completion) {
+					wrong++;
+					return;
+				}
+				under_way--;
+				wrong += completion->status && completion->status != -EACCES;
+				arrived += !completion->status;
+				late += completion->status == -EACCES;
+			}
+		});
+
+		std::this_thread::sleep_for(std::chrono::microseconds(round * 400));
+		window.fd.close();
+		std::memset(target.data(), 0xc3, bytes);
+		closed = true;
+		writer.join();
+		KTAP_EQUAL(wrong, 0u);
+		KTAP_CHECK(late > 0);
+		KTAP_CHECK(all_are(target.data(), bytes, 0xc3));
+	}
+	KTAP_CHECK(arrived > 0);
+}
+
 KTAP_TEST(remote__put_to_closed_endpoint)
 {
 	auto target = std::make_unique<Node>();
@@ -489,6 +549,13 @@ KTAP_TEST(remote__put_to_closed_endpoint)
 
 		KTAP_REQUIRE(completion.has_value());
 		KTAP_CHECK(completion->status == -ECONNRESET || completion->status == -ECONNREFUSED);
+	}
+
+	// By now it is known, and a send ends in no other way.
+	for (const Command &command : {put(peer.handle, data.data(), 9, pages.data(), window.key),
+		     send(peer.handle, data.data(), 9, 1, 1)}) {
+		KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(), command), 1);
+		expect(node.ring, 1, -ECONNREFUSED);
 	}
 }
 
@@ -591,6 +658,183 @@ KTAP_TEST(remote__threads)
 	for (auto &thread : threads)
 		thread.join();
 	KTAP_EQUAL(wrong.load(), 0);
+}
+
+// Of many that are under way together each is told what became of it, and counts, refused or not.
+KTAP_TEST(remote__put_right_among_wrong)
+{
+	Ends ends(256);
+	const std::size_t count = 30, stretch = 100'000;
+	Pages target(count * stretch);
+	Window window(ends, target.data(), target.size());
+	const auto data = pattern(stretch, 11);
+	const auto before = endpoint_info(ends).counters;
+	const std::array<int, 3> ending = {0, -EACCES, -EFAULT};
+	const auto length = [&](std::size_t i) {
+		return i % 2 ? stretch : 100 + i;
+	};
+	std::vector<Command> commands;
+
+	std::memset(target.data(), 0xc3, target.size());
+	for (std::size_t i = 0; i < count; i++) {
+		Command command =
+			put(ends.self, data.data(), length(i), target.data() + i * stretch, window.key, i);
+
+		if (ending[i % 3] == -EACCES)
+			command.remote_key ^= 1ull << 40;
+		if (ending[i % 3] == -EFAULT)
+			command.remote_addr = address_of(target.data()) + target.size() - length(i) + 1;
+		commands.push_back(command);
+	}
+	for (std::size_t posted = 0; posted < count;) {
+		const int accepted = ends.post(std::vector<Command>(
+			commands.begin() + static_cast<std::ptrdiff_t>(posted), commands.end()));
+
+		KTAP_REQUIRE(accepted > 0);
+		posted += static_cast<std::size_t>(accepted);
+	}
+
+	std::vector<bool> seen(count);
+
+	for (std::size_t n = 0; n < count; n++) {
+		auto completion = ends.ring.next();
+
+		KTAP_REQUIRE(completion && completion->user_data < count && !seen[completion->user_data]);
+		seen[completion->user_data] = true;
+		KTAP_EQUAL(completion->status, ending[completion->user_data % 3]);
+	}
+	expect_silence(ends.ring);
+	for (std::size_t i = 0; i < count; i++) {
+		const std::size_t written = ending[i % 3] ? 0 : length(i);
+		const std::byte *there = target.data() + i * stretch;
+
+		KTAP_CHECK(std::memcmp(there, data.data(), written) == 0);
+		KTAP_CHECK(all_are(there + written, stretch - written, 0xc3));
+	}
+	KTAP_EQUAL(endpoint_info(ends).counters.rx_remote - before.rx_remote, count);
+}
+
+// A child has the memory as it was at fork(), the parent what is put, while the child is there and after.
+KTAP_TEST(remote__put_beside_a_child)
+{
+	Ends ends;
+	Pages target(1 << 20);
+	Window window(ends, target.data(), target.size());
+	const auto data = pattern(target.size(), 12);
+	int fds[2], status = 0;
+	const auto put_all = [&] {
+		for (std::size_t bytes : {std::size_t{100}, target.size()}) {
+			std::memset(target.data(), 0x11, target.size());
+			KTAP_EQUAL(put_status(ends,
+					   put(ends.self, data.data(), bytes, target.data(), window.key)),
+				0);
+			KTAP_CHECK(std::memcmp(target.data(), data.data(), bytes) == 0);
+			KTAP_CHECK(all_are(target.data() + bytes, target.size() - bytes, 0x11));
+		}
+	};
+
+	std::memset(target.data(), 0xc3, target.size());
+	KTAP_REQUIRE_EQUAL(::pipe(fds), 0);
+	std::fflush(stdout);
+	const pid_t child = ::fork();
+	KTAP_REQUIRE(child >= 0);
+	if (child == 0) {
+		char byte;
+
+		::alarm(120);
+		if (::read(fds[0], &byte, 1) != 1)
+			::_exit(1);
+		::_exit(all_are(target.data(), target.size(), 0xc3) ? 0 : 2);
+	}
+	put_all();
+	KTAP_EQUAL(::write(fds[1], "x", 1), 1);
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	put_all();
+	::close(fds[0]);
+	::close(fds[1]);
+}
+
+// The process that has the memory does nothing at all meanwhile.
+KTAP_TEST(remote__put_to_stopped_process)
+{
+	const std::size_t bytes = (1 << 20) + 3, small = 100;
+	const auto data = pattern(bytes, 13);
+	int to_parent[2], to_child[2], status = 0;
+	struct {
+		ibrelk_addr address;
+		std::uint64_t place, key;
+	} there{};
+
+	{
+		Node skips_without_a_port;
+	}
+	KTAP_REQUIRE_EQUAL(::pipe(to_parent), 0);
+	KTAP_REQUIRE_EQUAL(::pipe(to_child), 0);
+	std::fflush(stdout);
+	const pid_t child = ::fork();
+	KTAP_REQUIRE(child >= 0);
+	if (child == 0) {
+		int result = 250;
+
+		::alarm(120);
+		try {
+			Node target;
+			Pages pages(2 << 20);
+			Window window(target, pages.data(), pages.size());
+			const std::byte *end = pages.data() + 7 + bytes;
+			char byte;
+
+			there = {.address = target.address,
+				.place = address_of(pages.data()),
+				.key = window.key};
+			if (::write(to_parent[1], &there, sizeof(there)) != sizeof(there) ||
+				::read(to_child[0], &byte, 1) != 1)
+				::_exit(1);
+			result = std::memcmp(pages.data() + 7, data.data(), bytes) ? 2
+				: std::memcmp(end, data.data(), small)             ? 3
+				: !all_are(pages.data(), 7, 0)                     ? 4
+				: target.ring.tail()                               ? 5
+										   : 0;
+		} catch (...) {
+		}
+		::_exit(result);
+	}
+	::close(to_parent[1]);
+	::close(to_child[0]);
+	if (::read(to_parent[0], &there, sizeof(there)) != sizeof(there)) {
+		::kill(child, SIGKILL);
+		::waitpid(child, &status, 0);
+		KTAP_REQUIRE(!"the other process has an endpoint");
+	}
+	KTAP_EQUAL(::kill(child, SIGSTOP), 0);
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, WUNTRACED), child);
+	KTAP_CHECK(WIFSTOPPED(status));
+	{
+		Node node;
+		ibrelk_peer peer{};
+
+		peer.addr = there.address;
+		KTAP_EQUAL(control(node.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+		KTAP_EQUAL(
+			submit(Door::ioctl, node.endpoint.get(),
+				{put(peer.handle, data.data(), bytes, pointer_to(there.place + 7), there.key),
+					put(peer.handle, data.data(), small,
+						pointer_to(there.place + 7 + bytes), there.key)}),
+			2);
+		for (int both = 0; both < 2; both++) {
+			auto completion = node.ring.next();
+
+			KTAP_CHECK(completion && !completion->status);
+		}
+	}
+	KTAP_EQUAL(::kill(child, SIGCONT), 0);
+	KTAP_EQUAL(::write(to_child[1], "x", 1), 1);
+	KTAP_REQUIRE_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_CHECK(WIFEXITED(status));
+	KTAP_EQUAL(WEXITSTATUS(status), 0);
+	::close(to_parent[0]);
+	::close(to_child[1]);
 }
 
 KTAP_TEST(remote__get_fetches)

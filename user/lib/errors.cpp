@@ -103,16 +103,13 @@ constexpr Text texts[] = {
 		"the peer refused: no such endpoint number at that address, or ibrelk.ko is not loaded"},
 	{IBRELK_CALL_COMPLETION, EACCES,
 		"the peer's endpoint has another job key, or is another user's; a put or get: no region of "
-		"that "
-		"process has "
-		"such a key (any more)"},
+		"that process has such a key (any more), or not for that: ask the peer for the key anew"},
 	{IBRELK_CALL_COMPLETION, ESTALE,
 		"the peer's endpoint number has another generation: the program there was started anew"},
 	{IBRELK_CALL_COMPLETION, EIO, "the message was lost on its way, which native modes allow for"},
 	{IBRELK_CALL_COMPLETION, EFAULT,
-		"the buffer, or the receiver's, was unmapped before the message was done with; a put: not "
-		"all of it "
-		"is in the peer's region"},
+		"the buffer, or the receiver's, was unmapped before the message was done with; a put or get: "
+		"not all of it is in the peer's region: check its address and length"},
 	{IBRELK_CALL_COMPLETION, ENOMEM, "out of memory, here or at the peer"},
 	{IBRELK_CALL_COMPLETION, EBUSY,
 		"the peer is out of memory, has too many peers, or its ibrelk.ko is being unloaded"},

@@ -364,6 +364,18 @@ TEST(wire_parse, ask_bounds)
 	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
 }
 
+TEST(wire_parse, matched_says_anything)
+{
+	EXPECT_EQ(offsetof(wire_frame, matched.status),
+		offsetof(wire_frame, matched.sequence) + sizeof(__le32));
+	for (u32 status : {0u, 13u, 14u, ~0u}) {
+		Draft draft = Draft().add(WIRE_FRAME_MATCHED);
+
+		draft.frames.back().matched.status = cpu_to_le32(status);
+		EXPECT_EQ(draft.parse(), WIRE_OK) << status;
+	}
+}
+
 TEST(wire_parse, data_bounds)
 {
 	EXPECT_EQ(Draft().data(0, 1).parse(), WIRE_OK);

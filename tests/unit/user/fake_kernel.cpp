@@ -492,6 +492,9 @@ int cancel(Endpoint &endpoint, const ibrelk_command &command)
 // Into a region of this process, which is the peer, or out of it.
 int remote(Endpoint &endpoint, const ibrelk_command &command)
 {
+	if (command.peer >= endpoint.peers.size())
+		return -ENOENT;
+
 	const bool writes = command.opcode == IBRELK_OP_PUT;
 	const std::uint32_t right = writes ? IBRELK_REGION_REMOTE_WRITE : IBRELK_REGION_REMOTE_READ;
 	ibrelk_completion completion = completion_of(endpoint, command);

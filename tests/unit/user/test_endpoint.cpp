@@ -119,6 +119,56 @@ TEST_F(EndpointTest, put__reaches_the_region_of_its_key)
 	EXPECT_EQ(put(address, plain->key()), -EACCES);
 }
 
+TEST_F(EndpointTest, put__ends_with_its_region)
+{
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);
+	const auto self = *endpoint.peer_add(endpoint.address());
+	std::array<std::byte, 8> memory{};
+	const std::byte data{5};
+	const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+	::ibrelk_region *region = nullptr;
+
+	EXPECT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(),
+			  IBRELK_REGION_REMOTE_WRITE, &region),
+		-EINVAL);
+	ASSERT_EQ(ibrelk_region_open(device->handle(), memory.data(), memory.size(),
+			  IBRELK_REGION_WRITE | IBRELK_REGION_REMOTE_WRITE, &region),
+		0);
+
+	const auto key = ibrelk_region_key(region);
+	const auto put = [&](std::uint64_t bytes) {
+		EXPECT_EQ(ibrelk_endpoint_put(endpoint.handle(), self, &data, bytes, address, key, 0), 0);
+		return ring->next().value().status;
+	};
+	EXPECT_EQ(ibrelk_endpoint_put(endpoint.handle(), self + 1, &data, 1, address, key, 0), -ENOENT);
+	EXPECT_FALSE(ring->next());
+	EXPECT_EQ(put(0), 0);
+	EXPECT_EQ(memory[0], std::byte{0});
+	EXPECT_EQ(put(1), 0);
+	EXPECT_EQ(memory[0], data);
+	memory[0] = std::byte{0};
+	ibrelk_region_close(region);
+	EXPECT_EQ(put(0), -EACCES);
+	EXPECT_EQ(put(1), -EACCES);
+	EXPECT_EQ(memory[0], std::byte{0});
+}
+
+TEST(commands, put__says_where)
+{
+	const std::byte data[3]{};
+	const auto put = ibrelk_command_put(7, data, 3, 0x123456789abcdef0, 0xfedcba9876543210, 77);
+	ibrelk_command expected{};
+
+	expected.opcode = IBRELK_OP_PUT;
+	expected.peer = 7;
+	expected.user_data = 77;
+	expected.addr = reinterpret_cast<std::uintptr_t>(data);
+	expected.length = 3;
+	expected.remote_addr = 0x123456789abcdef0;
+	expected.remote_key = 0xfedcba9876543210;
+	EXPECT_EQ(std::memcmp(&put, &expected, sizeof(put)), 0);
+}
+
 TEST_F(EndpointTest, get__reads_the_region_of_its_key)
 {
 	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);

@@ -23,6 +23,11 @@ TEST(errors, say_what_to_do)
 	EXPECT_NE(text(IBRELK_CALL_SUBMIT, EADDRNOTAVAIL).find("own address"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_REGION, ENOMEM).find("ulimit -l"), std::string_view::npos);
 	EXPECT_NE(text(IBRELK_CALL_SUBMIT, ENOMEM).find("ulimit -l"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_REGION, ENOSPC).find("close some"), std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_COMPLETION, EACCES).find("ask the peer for the key"),
+		std::string_view::npos);
+	EXPECT_NE(text(IBRELK_CALL_COMPLETION, EFAULT).find("in the peer's region: check its address"),
+		std::string_view::npos);
 }
 
 TEST(errors, depend_on_the_call)
