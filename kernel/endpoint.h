@@ -55,6 +55,7 @@ struct poll_table_struct;
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
  * @tx_remote: puts and gets among them
+ * @answer_bytes: copies of what was got from the process, on their way out; at most @unexpected_max
  * @bounced_bytes: bytes, sent or received, that went through a bounce buffer
  * @free_work: frees it, because the last reference may go where nobody can sleep
  * @linger_work: after closing: looks whether what was buffered has gone out, and in the end drops the
@@ -104,6 +105,7 @@ struct ibr_endpoint {
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
 	atomic64_t tx_remote;
+	atomic64_t answer_bytes;
 	atomic64_t bounced_bytes;
 	struct work_struct free_work;
 	struct delayed_work linger_work;

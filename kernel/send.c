@@ -140,12 +140,16 @@ static void send_free(struct kref *ref)
 {
 	struct ibr_send *send = container_of(ref, struct ibr_send, ref);
 
+	bool copied = send->data && send->data != send->frag.inline_payload;
+
+	if (send->serves && copied)
+		atomic64_sub(send->length, &send->flow->endpoint->answer_bytes);
 	if (send->serves)
 		ibr_inflow_put(send->serves);
 	else
 		ibr_endpoint_send_done(send->flow->endpoint);
 	ibr_outflow_put(send->flow);
-	if (send->data != send->frag.inline_payload)
+	if (copied)
 		kfree(send->data);
 	kmem_cache_free(send_cache, send);
 }
@@ -540,22 +544,42 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 
 /* ---- answers to gets ------------------------------------------------------------------------ */
 
+/* A copy, unless there are too many already: who asks need not take what he gets. Return: 0, -ENOMEM, -ENOBUFS. */
+static int answer_copy(struct ibr_send *send)
+{
+	struct ibr_endpoint *endpoint = send->flow->endpoint;
+
+	if (send->length <= IBR_FRAG_SMALL) {
+		send->data = send->frag.inline_payload;
+		return 0;
+	}
+	if (send->length > ibr_eager_max)
+		return -ENOBUFS;
+	if (atomic64_add_return(send->length, &endpoint->answer_bytes) <= endpoint->unexpected_max) {
+		send->data = ibr_alloc_atomic(send->length);
+		if (send->data)
+			return 0;
+		atomic64_sub(send->length, &endpoint->answer_bytes);
+		return -ENOMEM;
+	}
+	atomic64_sub(send->length, &endpoint->answer_bytes);
+	return -ENOBUFS;
+}
+
 /* What is short is copied, what is long is sent from where it is. */
 static int answer_take(struct ibr_send *send, struct ibr_space *space, const struct ibr_message *message)
 {
 	u64 key = message->immediate, address = message->match.tag;
+	int ret = answer_copy(send);
 
-	if (send->length > ibr_eager_max) {
+	if (ret == -ENOBUFS) {
 		memset(&send->umem, 0, sizeof(send->umem));
 		send->access.send = send;
 		send->pinned = true;
 		return ibr_access_begin(&send->access, &send->umem, send->flow->path, space, key, address,
 					send->length);
 	}
-	send->data = send->frag.inline_payload;
-	if (send->length > IBR_FRAG_SMALL)
-		send->data = ibr_alloc_atomic(send->length);
-	return send->data ? ibr_region_read(space, key, address, send->data, send->length) : -ENOMEM;
+	return ret ?: ibr_region_read(space, key, address, send->data, send->length);
 }
 
 int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message)

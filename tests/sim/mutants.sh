@@ -105,6 +105,7 @@ write-lost | progress | modes=32 size_max=70000 zero_copy_min=1 loss=50000 resta
 put-anywhere | WARN | puts=300000 | region.c | s/\t\treturn -EFAULT;\n\tif \(!ibr_pins_share/\t\treturn 0;\n\tif (!ibr_pins_share/
 put-any-key | status | puts=300000 | region.c | s/region->key != key \|\| //
 get-not-read | bytes | puts=300000 | region.c | s/\t\telse if \(length\)\n\t\t\tibr_umem_copy_from/\t\telse if (false)\n\t\t\tibr_umem_copy_from/
+get-copies | bound | puts=900000 unexpected_kib=64 nodes=2 endpoints=1 messages=600 batch=64 size_max=8000 delay_ns=3000000 | send.c | s/ <= endpoint->unexpected_max\) \{/ <= ~0ull) {/
 get-never-told | progress\|completion | puts=300000 | message.c | s/\tif \(error\)\n\t\tibr_transfer_refuse\(flow, message, error\);\n\treturn !error;/\treturn !error;/
 get-header-kept | credit | puts=300000 | send.c | s/\tibr_inflow_return_header\(flow\);\n\}\n\nvoid ibr_send_retire/}\n\nvoid ibr_send_retire/
 put-refused | status | puts=300000 | message.c | s/message_matched\(flow, WIRE_MSG_SYNC, sequence, error\);/message_matched(flow, WIRE_MSG_SYNC, sequence, 0);/g

@@ -522,6 +522,9 @@ void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 	if (bytes != endpoint->unexpected_bytes || bytes > endpoint->unexpected_max)
 		sim_fail("bound", "endpoint %u: %llu bytes wait, counted %llu of %llu", endpoint->id, bytes,
 			 endpoint->unexpected_bytes, endpoint->unexpected_max);
+	if ((u64)atomic64_read(&endpoint->answer_bytes) > endpoint->unexpected_max)
+		sim_fail("bound", "endpoint %u: %lld bytes of answers of %llu", endpoint->id,
+			 (long long)atomic64_read(&endpoint->answer_bytes), endpoint->unexpected_max);
 	if (endpoint->unexpected_granted > endpoint->unexpected_max)
 		sim_fail("credit", "endpoint %u: granted %llu of %llu", endpoint->id, endpoint->unexpected_granted,
 			 endpoint->unexpected_max);
