@@ -10,6 +10,7 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#include "atomic.h"
 #include "command.h"
 #include "endpoint.h"
 #include "pins.h"
@@ -51,6 +52,31 @@ static int ibr_command_check_remote(const struct ibrelk_command *command)
 	if (command->level || command->tag || command->immediate)
 		return -EINVAL;
 	return ibr_command_check_send(command);
+}
+
+static int ibr_command_check_atomic(const struct ibrelk_command *command)
+{
+	u32 op = command->messages & U16_MAX, type = command->messages >> 16;
+	u32 size;
+
+	if (command->flags & ~IBRELK_CMD_NO_SUCCESS)
+		return -EINVAL;
+	if (command->level || command->immediate || command->peer == IBRELK_PEER_ANY)
+		return -EINVAL;
+	if (op < IBRELK_ATOMIC_MIN || op > IBRELK_ATOMIC_MSWAP)
+		return -EINVAL;
+	if (type < IBRELK_ATOMIC_S32 || type > IBRELK_ATOMIC_U64)
+		return -EINVAL;
+	size = ibr_atomic_size(type);
+	if (!command->length || command->length > IBRELK_ATOMIC_BYTES || command->length % size ||
+	    command->remote_addr % size)
+		return -EINVAL;
+	if (command->ignore && !ibr_atomic_compares(op))
+		return -EINVAL;
+	/* To read without being told is of no use. */
+	if (op == IBRELK_ATOMIC_READ && (command->addr || !command->tag))
+		return -EINVAL;
+	return 0;
 }
 
 static int ibr_command_check_recv(const struct ibrelk_command *command)
@@ -105,19 +131,17 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	/* First of all, so that a program can find out what there is. */
 	if (command->opcode > IBRELK_OP_ATOMIC)
 		return -EINVAL;
-	if (command->opcode > IBRELK_OP_GET)
-		return -EOPNOTSUPP;
-
 	if (command->flags & ~FLAGS_KNOWN)
 		return -EINVAL;
 	if (command->flags & FLAGS_LATER)
 		return -EOPNOTSUPP;
 	if (command->region || command->reserved)
 		return -EINVAL;
-	if (command->opcode != IBRELK_OP_PUT && command->opcode != IBRELK_OP_GET &&
-	    (command->remote_addr || command->remote_key))
+	if (command->opcode < IBRELK_OP_PUT && (command->remote_addr || command->remote_key))
 		return -EINVAL;
-	if (command->opcode != IBRELK_OP_RECV_MULTI && (command->messages || command->room))
+	if (command->opcode != IBRELK_OP_RECV_MULTI && command->room)
+		return -EINVAL;
+	if (command->opcode != IBRELK_OP_RECV_MULTI && command->opcode != IBRELK_OP_ATOMIC && command->messages)
 		return -EINVAL;
 
 	switch (command->opcode) {
@@ -126,6 +150,8 @@ static int ibr_command_check(const struct ibrelk_command *command)
 	case IBRELK_OP_PUT:
 	case IBRELK_OP_GET:
 		return ibr_command_check_remote(command);
+	case IBRELK_OP_ATOMIC:
+		return ibr_command_check_atomic(command);
 	case IBRELK_OP_RECV:
 		return ibr_command_check_recv(command);
 	case IBRELK_OP_RECV_MULTI:
@@ -166,6 +192,7 @@ static int ibr_command_accept(struct ibr_endpoint *endpoint, const struct ibrelk
 	case IBRELK_OP_SEND:
 	case IBRELK_OP_PUT:
 	case IBRELK_OP_GET:
+	case IBRELK_OP_ATOMIC:
 		return ibr_endpoint_send(endpoint, command, undriven);
 	case IBRELK_OP_RECV:
 		if (command->flags & IBRELK_CMD_CLAIMED)

@@ -525,7 +525,7 @@ static int drive_deliver(struct ibr_path *path, const struct wire_header *header
 			ret = ibr_rendezvous_receive(path, frame, payload);
 			break;
 		default:
-			ret = ibr_flow_handle_control(path, frame);
+			ret = ibr_flow_handle_control(path, frame, payload);
 			break;
 		}
 		payload += le16_to_cpu(frame->payload_len);

@@ -375,19 +375,15 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	return 0;
 }
 
-int ibr_outflow_answer(struct ibr_send *send)
+int ibr_outflow_begin(struct ibr_outflow *flow)
 {
-	struct ibr_outflow *flow = send->flow;
-	int ret;
+	return flow->state == IBR_OUTFLOW_CLOSED ? outflow_open(flow) : 0;
+}
 
-	if (flow->state == IBR_OUTFLOW_CLOSED) {
-		ret = outflow_open(flow);
-		if (ret)
-			return ret;
-	}
-	list_add_tail(&send->link, &flow->queue);
-	ibr_outflow_wake(flow);
-	return 0;
+void ibr_outflow_answer(struct ibr_send *send)
+{
+	list_add_tail(&send->link, &send->flow->queue);
+	ibr_outflow_wake(send->flow);
 }
 
 /* A flow that nobody here will use was accepted: nobody else would ever tell the other side. */
@@ -1044,7 +1040,7 @@ static void flow_matched(struct ibr_outflow *flow, u32 sequence, __le32 status)
 }
 
 /* Frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held. */
-int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame)
+int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame, const void *payload)
 {
 	struct ibr_outflow *flow;
 
@@ -1055,7 +1051,8 @@ int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *fram
 		return flow_close(path, frame);
 	case WIRE_FRAME_RTS:
 	case WIRE_FRAME_ASK:
-		return ibr_rts_receive(path, frame);
+	case WIRE_FRAME_ATOMIC:
+		return ibr_rts_receive(path, frame, payload);
 	}
 
 	flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_OUTFLOW);

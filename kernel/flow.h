@@ -148,9 +148,10 @@ struct ibr_outflow {
  * @announcing: in flow->announcing
  * @matching: in outflow->matching, from when all of it was sent, if MATCHED is asked for
  * @flow: with a reference; immutable
- * @opcode: IBRELK_OP_SEND, _PUT, _GET; or _NOP: the answer to a get, of which no user knows. Immutable
+ * @opcode: IBRELK_OP_SEND, _PUT, _GET, _ATOMIC; or _NOP: an answer, of which no user knows. Immutable
  * @level: enum ibrelk_level, never the default: what has to happen before the user is told; immutable
  * @wire_flags: WIRE_MSG_*, as its frames carry them; immutable
+ * @atomic: WIRE_ATOMIC_*, likewise; the operands are in @frag. 0: it is none. Immutable
  * @no_success: the user does not want to hear of success; immutable
  * @completed: the user knows, or shall not
  * @started: eager: the first fragment is out, so the others follow before any other message of the flow
@@ -165,8 +166,8 @@ struct ibr_outflow {
  * @unacked: eager, reliable modes: fragments sent and not acknowledged
  * @length: bytes of the message; immutable
  * @offset: bytes: eager: sent so far; rendezvous: asked for so far, without a gap
- * @tag: its tag; of a put, the address there; immutable
- * @immediate: travels with it, if @wire_flags says so; of a put, the key; immutable
+ * @tag: its tag; of a put, get or atomic, the address there; immutable
+ * @immediate: travels with it, if @wire_flags says so; of a put, get or atomic, the key; immutable
  * @window: rendezvous: windows that were asked for and are not sent, in rising order; the first is being sent
  * @window.start: where it begins in the message, bytes
  * @window.offset: sent up to here
@@ -181,7 +182,8 @@ struct ibr_outflow {
  * @redo: fragments that were written and lost: to be sent again as packets
  * @released: pinned memory before this offset was let go
  * @transfer: what the receiver calls the transfer, by the last CTS; 0: none
- * @answer: of a get: where it goes to, until the answer comes; the user is told when that is complete
+ * @answer: of a get, or an atomic that fetches: where it goes to, until the answer comes; the user is told when that is
+ *	complete
  * @fetch: ... the transfer by which a long one comes
  * @serves: of an answer: the flow by which it was asked for, with a reference; immutable
  * @asked: ... and by which handle; immutable
@@ -205,6 +207,7 @@ struct ibr_send {
 	u8 opcode;
 	u8 level;
 	u8 wire_flags;
+	u8 atomic;
 	bool no_success;
 	bool completed;
 	bool started;
@@ -258,7 +261,7 @@ struct ibr_recv {
 	u64 offset;			/* in the buffer of @multi, bytes */
 	bool no_success;
 	struct ibr_access access;	/* to a region, or none */
-	struct ibr_send *ask;		/* the get whose answer goes here, referenced; or NULL */
+	struct ibr_send *ask;		/* whose answer goes here, referenced; or NULL */
 };
 
 /**
@@ -288,7 +291,7 @@ struct ibr_recv {
  * @headers_waiting: ... and do
  * @early: messages that are incomplete or ahead of their turn, by sequence
  * @transfers: rendezvous under way
- * @back: by which gets are answered, with a reference; NULL until the first
+ * @back: by which gets and atomics are answered, with a reference; NULL until the first
  * @on_path: in path->inflows, until it is @gone
  * @node: in path->inflow_hash, likewise
  */
@@ -328,10 +331,12 @@ struct ibr_message {
 	struct match_message match;
 	struct list_head link;		/* inflow->early */
 	struct ibr_inflow *flow;	/* referenced */
-	bool rts;			/* or the request of a get */
+	bool rts;			/* or the request of a get or an atomic */
 	bool ask;			/* the latter: tag is the address, immediate the key */
 	bool pooled;			/* memory is the endpoint's pool */
 	u8 wire_flags;
+	u8 atomic;			/* WIRE_ATOMIC_*, and data is the operands; or 0 */
+	u32 room;			/* bytes of data */
 	u32 sequence;
 	u32 rts_message;		/* the sender's handle */
 	u32 received;			/* eager bytes so far */
@@ -437,14 +442,11 @@ void ibr_outflow_put(struct ibr_outflow *flow);
  * Return: 0 or -errno. Context: process.
  */
 int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven);
-/**
- * ibr_outflow_answer() - queue the answer to a get
- * @send: what; on failure it is still the caller's
- *
- * Return: 0 or -ENOMEM. Context: path->lock held.
- */
-int ibr_outflow_answer(struct ibr_send *send);
-/** ibr_inflow_back() - the flow by which gets are answered, made if need be; or NULL. Context: path->lock held */
+/** ibr_outflow_begin() - open it if it is CLOSED. Return: 0 or -ENOMEM. Context: path->lock held */
+int ibr_outflow_begin(struct ibr_outflow *flow);
+/** ibr_outflow_answer() - queue an answer, on a flow that is not CLOSED; takes it over. Context: path->lock held */
+void ibr_outflow_answer(struct ibr_send *send);
+/** ibr_inflow_back() - the flow by which it answers, made if need be; or NULL. Context: path->lock held */
 struct ibr_outflow *ibr_inflow_back(struct ibr_inflow *flow);
 /** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
@@ -489,7 +491,7 @@ void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame);
 void ibr_inflow_answered(struct ibr_inflow *flow, bool over);
 
 /** ibr_flow_handle_control() - frames about flows. Return: 0, or -ENOMEM: not received. Context: path->lock held */
-int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame);
+int ibr_flow_handle_control(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
 
 /* Wire handles. Context: path->lock held. */
 int ibr_handle_add(struct ibr_path *path, struct ibr_handle *handle, enum ibr_handle_type type);
@@ -533,12 +535,12 @@ int ibr_wire_error(__le32 status);
  */
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command);
 /**
- * ibr_send_answer() - a get has come, whose turn it is: send what it asks for
+ * ibr_send_answer() - a get, or an atomic that fetches, has come, whose turn it is: do it, and send what it asks for
  * @flow: by which it came
  * @space: of the process whose memory it is
  * @message: it; its header is returned when the answer is over
  *
- * Return: 0; -ENOMEM, or as ibr_access_begin(). Context: path->lock held.
+ * Return: 0; -ENOMEM, or as ibr_access_begin(): nothing was computed. Context: path->lock held.
  */
 int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message);
 void ibr_send_get(struct ibr_send *send);
@@ -571,8 +573,17 @@ void ibr_send_exit(void);
 
 /** ibr_eager_receive(), ibr_rts_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_eager_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
-int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame);
+int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
 void ibr_message_free(struct ibr_message *message);
+/**
+ * ibr_message_compute() - do what an atomic asks for
+ * @message: it
+ * @space: of the process whose memory it is
+ * @before: set to what was there; or NULL
+ *
+ * Return: as ibr_region_atomic(). Context: path->lock held.
+ */
+int ibr_message_compute(const struct ibr_message *message, struct ibr_space *space, void *before);
 /**
  * ibr_message_discard() - a message that waited, or was claimed, is thrown away
  * @message: out of the match table

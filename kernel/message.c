@@ -8,6 +8,7 @@
 #include <linux/genalloc.h>
 #include <linux/slab.h>
 
+#include "atomic.h"
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
@@ -41,6 +42,7 @@ static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
 	INIT_LIST_HEAD(&message->link);
 	ibr_inflow_get(flow);
 	message->flow = flow;
+	message->room = data;
 	return message;
 }
 
@@ -50,7 +52,7 @@ void ibr_message_free(struct ibr_message *message)
 
 	if (message->pooled)
 		gen_pool_free(flow->endpoint->pool, (unsigned long)message,
-			      struct_size(message, data, message->length));
+			      struct_size(message, data, message->room));
 	else
 		kfree(message);
 	ibr_inflow_put(flow);
@@ -225,19 +227,38 @@ static void put_announced(struct ibr_inflow *flow, const struct ibr_message *mes
 		ibr_transfer_start(flow, message, recv);
 }
 
-/* A get. Return: its header is returned when it is answered. */
-static bool get_arrive(struct ibr_inflow *flow, const struct ibr_message *message)
+int ibr_message_compute(const struct ibr_message *message, struct ibr_space *space, void *before)
+{
+	struct ibr_atomic atomic = {
+		.op = message->atomic & WIRE_ATOMIC_OP,
+		.type = 1 + ((message->atomic & WIRE_ATOMIC_TYPE) >> WIRE_ATOMIC_TYPE_SHIFT),
+		.length = message->length,
+	};
+
+	if (message->room)
+		atomic.operand = message->data;
+	if (message->room > message->length)
+		atomic.compare = message->data + message->length;
+	return ibr_region_atomic(space, message->immediate, message->match.tag, &atomic, before);
+}
+
+/* A get or an atomic. Return: its header is returned when it is answered. */
+static bool ask_arrive(struct ibr_inflow *flow, const struct ibr_message *message)
 {
 	struct ibr_space *space = put_count(flow, 0);
+	bool answers = !message->atomic || message->atomic & WIRE_ATOMIC_FETCH;
 	int error;
 
 	if (!space)
 		return false;
-	error = ibr_send_answer(flow, space, message);
+	if (answers)
+		error = ibr_send_answer(flow, space, message);
+	else
+		error = ibr_message_compute(message, space, NULL);
 	ibr_space_put(space);
-	if (error)
+	if (error || !answers)
 		ibr_transfer_refuse(flow, message, error);
-	return !error;
+	return answers && !error;
 }
 
 static void put_arrive(struct ibr_inflow *flow, struct ibr_message *message)
@@ -245,7 +266,7 @@ static void put_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 	bool being_answered = false;
 
 	if (message->ask)
-		being_answered = get_arrive(flow, message);
+		being_answered = ask_arrive(flow, message);
 	else if (message->rts && message->wire_flags & WIRE_MSG_ANSWER)
 		answer_announced(flow, message);
 	else if (message->rts)
@@ -617,7 +638,7 @@ static void rts_too_late(struct ibr_path *path, struct ibr_inflow *flow, const s
 	ibr_inflow_announced(flow);
 }
 
-int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
+int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload)
 {
 	struct ibr_inflow *flow = ibr_handle_find(path, le32_to_cpu(frame->flow), IBR_HANDLE_INFLOW);
 	u32 sequence = le32_to_cpu(frame->rts.sequence);
@@ -655,7 +676,7 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.drop_limit++;
 		return 0;
 	}
-	message = message_alloc(flow, 0);
+	message = message_alloc(flow, le16_to_cpu(frame->payload_len));
 	if (!message)
 		return -ENOMEM;
 	flow->announced++;
@@ -663,8 +684,10 @@ int ibr_rts_receive(struct ibr_path *path, const struct wire_frame *frame)
 	message->rts = true;
 	message->sequence = sequence;
 	message->rts_message = le32_to_cpu(frame->rts.message);
-	if (frame->type == WIRE_FRAME_ASK) {
+	if (frame->type != WIRE_FRAME_RTS) {
 		message->ask = true;
+		message->atomic = frame->type == WIRE_FRAME_ATOMIC ? frame->flags : 0;
+		memcpy(message->data, payload, message->room);
 		message->match.tag = le64_to_cpu(frame->ask.address);
 		message->wire_flags = WIRE_MSG_REMOTE;
 		message->length = le64_to_cpu(frame->ask.length);

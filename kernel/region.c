@@ -3,13 +3,14 @@
  * A region is a pinned range that has a user for as long as its descriptor is open. Transfers find it as they find what
  * other transfers have left (pins.c), and like that it is of no use once other memory has come to be there.
  *
- * Peers that know its key may write to it, or read from it, if the user says so: what is short at once, under the
- * region's lock; what is long by a transfer, an access. Its user ends that by closing the descriptor, and waits until
- * the last access is over, so that he can use the memory for something else. What he closes is not always the last of
- * its descriptors, since they are inherited: so it is flush() that does it, not release().
+ * Peers that know its key may write to it, read from it, or compute in it, if the user says so: what is short, and
+ * atomics, at once, under the region's lock; what is long by a transfer, an access. Its user ends that by closing the
+ * descriptor, and waits until the last access is over, so that he can use the memory for something else. What he closes
+ * is not always the last of its descriptors, since they are inherited: so it is flush() that does it, not release().
  */
 #include <linux/anon_inodes.h>
 #include <linux/fs.h>
+#include <linux/highmem.h>
 #include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/random.h>
@@ -20,6 +21,7 @@
 #include <linux/xarray.h>
 #include <ibrelk/uapi.h>
 
+#include "atomic.h"
 #include "drive.h"
 #include "flow.h"
 #include "params.h"
@@ -93,13 +95,13 @@ static struct ibr_region *region_find(struct ibr_space *space, u64 key)
 }
 
 /*
- * Have a part of the region as user memory, for what @right says. Return: 0 or as ibr_region_write(). Context:
+ * Have a part of the region as user memory, for what @rights say. Return: 0 or as ibr_region_write(). Context:
  * region->lock held.
  */
-static int region_stand(struct ibr_region *region, struct ibr_umem *umem, u64 address, u64 length, u32 right)
+static int region_stand(struct ibr_region *region, struct ibr_umem *umem, u64 address, u64 length, u32 rights)
 {
 	lockdep_assert_held(&region->lock);
-	if (region->ended || !(region->flags & right))
+	if (region->ended || rights & ~region->flags)
 		return -EACCES;
 	if (address < region->address || address - region->address > region->length ||
 	    length > region->length - (address - region->address))
@@ -114,7 +116,33 @@ static void region_stood(struct ibr_umem *umem)
 {
 }
 
-static int region_copy(struct ibr_space *space, u64 key, u64 address, void *data, u32 length, u32 right)
+static void region_copy(struct ibr_umem *umem, void *data, u32 length, u32 right)
+{
+	if (length && right == IBRELK_REGION_REMOTE_WRITE)
+		ibr_umem_copy_to(umem, 0, data, length);
+	else if (length)
+		ibr_umem_copy_from(umem, 0, data, length);
+}
+
+static void region_compute(struct ibr_umem *umem, const struct ibr_atomic *atomic, void *before)
+{
+	u32 place, offset, part;
+	struct page **pages = ibr_umem_pages(umem, 0, atomic->length, &place);
+
+	for (offset = 0; offset < atomic->length; offset += part, place += part) {
+		struct page *page = pages[place >> PAGE_SHIFT];
+		void *mapped = kmap_local_page(page);
+
+		part = min_t(u32, atomic->length - offset, PAGE_SIZE - offset_in_page(place));
+		ibr_atomic_apply(atomic, offset, mapped + offset_in_page(place), part, before);
+		flush_dcache_page(page);
+		kunmap_local(mapped);
+	}
+}
+
+/* A copy to or from @data, as @rights say; or @atomic, which tells @data what was there. */
+static int region_use(struct ibr_space *space, u64 key, u64 address, void *data, u32 length, u32 rights,
+		      const struct ibr_atomic *atomic)
 {
 	struct ibr_region *region = region_find(space, key);
 	struct ibr_umem umem = {};
@@ -123,12 +151,12 @@ static int region_copy(struct ibr_space *space, u64 key, u64 address, void *data
 	if (!region)
 		return -EACCES;
 	spin_lock_bh(&region->lock);
-	ret = region_stand(region, &umem, address, length, right);
+	ret = region_stand(region, &umem, address, length, rights);
 	if (!ret) {
-		if (length && right == IBRELK_REGION_REMOTE_WRITE)
-			ibr_umem_copy_to(&umem, 0, data, length);
-		else if (length)
-			ibr_umem_copy_from(&umem, 0, data, length);
+		if (atomic)
+			region_compute(&umem, atomic, data);
+		else
+			region_copy(&umem, data, length, rights);
 		if (ibr_umem_gone(&umem, length))
 			ret = -EFAULT;
 		ibr_umem_finish(&umem, false, region_stood);
@@ -140,12 +168,20 @@ static int region_copy(struct ibr_space *space, u64 key, u64 address, void *data
 
 int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *data, u32 length)
 {
-	return region_copy(space, key, address, (void *)data, length, IBRELK_REGION_REMOTE_WRITE);
+	return region_use(space, key, address, (void *)data, length, IBRELK_REGION_REMOTE_WRITE, NULL);
 }
 
 int ibr_region_read(struct ibr_space *space, u64 key, u64 address, void *data, u32 length)
 {
-	return region_copy(space, key, address, data, length, IBRELK_REGION_REMOTE_READ);
+	return region_use(space, key, address, data, length, IBRELK_REGION_REMOTE_READ, NULL);
+}
+
+int ibr_region_atomic(struct ibr_space *space, u64 key, u64 address, const struct ibr_atomic *atomic, void *before)
+{
+	u32 rights = (atomic->op == IBRELK_ATOMIC_READ ? 0 : IBRELK_REGION_REMOTE_WRITE) |
+		     (before ? IBRELK_REGION_REMOTE_READ : 0);
+
+	return region_use(space, key, address, before, atomic->length, rights, atomic);
 }
 
 int ibr_access_begin(struct ibr_access *access, struct ibr_umem *umem, struct ibr_path *path, struct ibr_space *space,

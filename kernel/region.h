@@ -10,6 +10,7 @@
 #include <linux/types.h>
 
 struct file;
+struct ibr_atomic;
 struct ibr_path;
 struct ibr_region;
 struct ibr_send;
@@ -54,6 +55,19 @@ int ibr_region_write(struct ibr_space *space, u64 key, u64 address, const void *
 
 /** ibr_region_read() - a peer reads from a region, to @data; otherwise as ibr_region_write() */
 int ibr_region_read(struct ibr_space *space, u64 key, u64 address, void *data, u32 length);
+
+/**
+ * ibr_region_atomic() - a peer has something computed in a region
+ * @space: of the process that it talks to
+ * @key: by which it knows the region
+ * @address: where, in that process; aligned
+ * @atomic: what
+ * @before: set to what was there; or NULL
+ *
+ * The region has to be one that peers may write to, unless it only reads; and one that they may read from, if @before
+ * is asked for. Return: as ibr_region_write(). Context: any but hardirq.
+ */
+int ibr_region_atomic(struct ibr_space *space, u64 key, u64 address, const struct ibr_atomic *atomic, void *before);
 
 /**
  * ibr_access_begin() - a peer is going to write to a region, or to read from it

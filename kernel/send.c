@@ -57,6 +57,17 @@ static struct ibr_send *send_alloc(gfp_t gfp)
 	return send;
 }
 
+static bool send_asks(const struct ibr_send *send)
+{
+	return send->opcode == IBRELK_OP_GET || send->opcode == IBRELK_OP_ATOMIC;
+}
+
+/* Does something come back that it ends with? */
+static bool send_is_answered(const struct ibr_send *send)
+{
+	return send->opcode == IBRELK_OP_GET || send->atomic & WIRE_ATOMIC_FETCH;
+}
+
 /* A get sends nothing but its request; the buffer is where the answer goes. */
 static int send_ask_for(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_buffer *buffer)
 {
@@ -66,6 +77,39 @@ static int send_ask_for(struct ibr_outflow *flow, struct ibr_send *send, struct 
 		return PTR_ERR(answer);
 	send->answer = answer;
 	return 0;
+}
+
+static_assert(WIRE_ATOMIC_READ == IBRELK_ATOMIC_READ && WIRE_ATOMIC_CSWAP == IBRELK_ATOMIC_CSWAP &&
+	      WIRE_ATOMIC_MSWAP == IBRELK_ATOMIC_MSWAP && WIRE_ATOMIC_BYTES == IBRELK_ATOMIC_BYTES &&
+	      2 * IBRELK_ATOMIC_BYTES <= IBR_FRAG_SMALL);
+
+/* An atomic sends its operands with the request. */
+static int send_atomic(struct ibr_outflow *flow, struct ibr_send *send, const struct ibrelk_command *command,
+		       const struct ibr_buffer *operand)
+{
+	struct ibrelk_command before = { .addr = command->tag, .length = command->length };
+	u8 *data = send->frag.inline_payload;
+	u32 type = command->messages >> 16;
+	struct ibr_buffer buffer;
+	int ret = 0;
+
+	send->atomic = (command->messages & WIRE_ATOMIC_OP) | (type - 1) << WIRE_ATOMIC_TYPE_SHIFT;
+	if (command->tag)
+		send->atomic |= WIRE_ATOMIC_FETCH;
+	if (wire_atomic_payload(send->atomic, send->length))
+		ret = ibr_buffer_read(operand, data);
+	if (!ret && wire_atomic_payload(send->atomic, send->length) > send->length &&
+	    copy_from_user(data + send->length, u64_to_user_ptr(command->ignore), send->length))
+		ret = -EFAULT;
+	if (ret || !command->tag)
+		return ret;
+	ret = ibr_buffer_import(&buffer, &before);
+	if (ret)
+		return ret;
+	ret = send_ask_for(flow, send, &buffer);
+	if (ret)
+		ibr_buffer_drop(&buffer);
+	return ret;
 }
 
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
@@ -105,6 +149,9 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 		ret = send_ask_for(flow, send, &buffer);
 		if (ret)
 			ibr_buffer_drop(&buffer);
+	} else if (send->opcode == IBRELK_OP_ATOMIC) {
+		ret = send_atomic(flow, send, command, &buffer);
+		ibr_buffer_drop(&buffer);
 	} else if (send->length <= ibr_eager_max) {
 		ret = send_copy(send, &buffer);
 		ibr_buffer_drop(&buffer);
@@ -208,8 +255,8 @@ static void send_finish(struct ibr_send *send)
 	struct ibr_recv_result nothing = { .status = send->status ?: -EREMOTEIO };
 	struct ibr_recv *answer = send->answer;
 
-	if (send->opcode == IBRELK_OP_GET) {
-		/* What the answer goes to completes the get; as it ends without, so does that. */
+	if (send_is_answered(send)) {
+		/* What the answer goes to completes it; as it ends without, so does that. */
 		send->answer = NULL;
 		if (answer)
 			ibr_recv_complete(answer, &nothing);
@@ -243,7 +290,7 @@ void ibr_send_answered(struct ibr_send *send)
 	}
 }
 
-/* A get was answered, or cannot be. */
+/* A get, or an atomic, was answered, or cannot be. */
 static void send_served(struct ibr_send *send, int status)
 {
 	struct ibr_inflow *flow = send->serves;
@@ -346,8 +393,9 @@ void ibr_send_acked(struct ibr_send *send)
 static void send_announcement(const struct ibr_outflow *flow, const struct ibr_send *send, struct wire_frame *frame)
 {
 	frame->flow = cpu_to_le32(flow->remote_handle);
-	if (send->opcode == IBRELK_OP_GET) {
-		frame->type = WIRE_FRAME_ASK;
+	if (send_asks(send)) {
+		frame->type = send->atomic ? WIRE_FRAME_ATOMIC : WIRE_FRAME_ASK;
+		frame->flags = send->atomic;
 		frame->ask.sequence = cpu_to_le32(flow->sequence);
 		frame->ask.message = cpu_to_le32(send->h.id);
 		frame->ask.address = cpu_to_le64(send->tag);
@@ -366,9 +414,10 @@ static void send_announcement(const struct ibr_outflow *flow, const struct ibr_s
 	frame->rts.immediate = cpu_to_le64(send->immediate);
 }
 
-/* Announce the message; its data waits for the CTS. Or ask, if it is a get. */
+/* Announce the message; its data waits for the CTS. Or ask, if it is a get or an atomic. */
 static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
 {
+	u32 payload = send->atomic ? wire_atomic_payload(send->atomic, send->length) : 0;
 	struct ibr_frag *frag = &send->frag;
 	const struct ibr_send *first;
 
@@ -386,7 +435,7 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 		list_del_init(&flow->ready);
 		return true;
 	}
-	if (!ibr_path_can_emit(path, true, 0))
+	if (!ibr_path_can_emit(path, true, payload))
 		return false;
 	if (ibr_handle_add(path, &send->h, IBR_HANDLE_SEND)) {
 		path->starved = true;
@@ -395,6 +444,11 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	ibr_frag_setup(frag, send);
 	frag->control = true;
 	send_announcement(flow, send, &frag->frame);
+	if (payload) {
+		frag->payload = frag->inline_payload;
+		frag->payload_len = payload;
+		frag->frame.payload_len = cpu_to_le16(payload);
+	}
 	if (!ibr_path_emit(path, frag)) {
 		ibr_handle_remove(path, &send->h);
 		ibr_frag_put(frag);
@@ -405,8 +459,8 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	if (path->native)
 		list_add_tail(&send->announcing, &flow->announcing);
 	list_move_tail(&send->link, &flow->sent);
-	path->counters.tx_rendezvous += send->opcode != IBRELK_OP_GET;
-	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT || send->opcode == IBRELK_OP_GET;
+	path->counters.tx_rendezvous += !send_asks(send);
+	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT || send_asks(send);
 	return true;
 }
 
@@ -542,7 +596,7 @@ bool ibr_send_start(struct ibr_path *path, struct ibr_outflow *flow)
 	return send_eager(path, flow, send);
 }
 
-/* ---- answers to gets ------------------------------------------------------------------------ */
+/* ---- answers to gets and atomics ------------------------------------------------------------ */
 
 /* A copy, unless there are too many already: who asks need not take what he gets. Return: 0, -ENOMEM, -ENOBUFS. */
 static int answer_copy(struct ibr_send *send)
@@ -572,6 +626,9 @@ static int answer_take(struct ibr_send *send, struct ibr_space *space, const str
 	u64 key = message->immediate, address = message->match.tag;
 	int ret = answer_copy(send);
 
+	if (message->atomic)
+		return ret ?: ibr_message_compute(message, space, send->data);
+
 	if (ret == -ENOBUFS) {
 		memset(&send->umem, 0, sizeof(send->umem));
 		send->access.send = send;
@@ -588,7 +645,7 @@ int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const stru
 	struct ibr_send *send = NULL;
 	int ret;
 
-	if (back && !ibr_alloc_fails())
+	if (back && !ibr_outflow_begin(back) && !ibr_alloc_fails())
 		send = send_alloc(GFP_ATOMIC | __GFP_NOWARN);
 	if (!send)
 		return -ENOMEM;
@@ -603,14 +660,14 @@ int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const stru
 	send->flow = back;
 	ibr_inflow_get(flow);
 	send->serves = flow;
+	/* What was computed has to be told: there is nothing that can go wrong from here on. */
 	ret = answer_take(send, space, message);
-	if (ret)
-		send->pinned = false;
-	else
-		ret = ibr_outflow_answer(send);
 	if (ret) {
+		send->pinned = false;
 		send->finished = true;
 		send_finish(send);
+	} else {
+		ibr_outflow_answer(send);
 	}
 	return ret;
 }

@@ -37,6 +37,7 @@ static const struct {
 	[WIRE_FRAME_FLOW_CLOSE] = { true, false, 0 },
 	[WIRE_FRAME_WINDOW_END] = { true, false, 0 },
 	[WIRE_FRAME_ASK] = { true, false, 0 },
+	[WIRE_FRAME_ATOMIC] = { true, true, 0xff },
 };
 
 /*
@@ -64,6 +65,19 @@ static u32 checksum(const void *packet, u32 header_len, u32 secret)
 	return crc;
 }
 
+static bool atomic_is_sound(const struct wire_frame *frame, u32 payload_len)
+{
+	u64 length = le64_to_cpu(frame->ask.length);
+	u32 size = frame->flags & WIRE_ATOMIC_64 ? 8 : 4;
+	u8 op = frame->flags & WIRE_ATOMIC_OP;
+
+	if (!op || op > WIRE_ATOMIC_MSWAP || (op == WIRE_ATOMIC_READ && !(frame->flags & WIRE_ATOMIC_FETCH)))
+		return false;
+	if (!length || length > WIRE_ATOMIC_BYTES || (length | le64_to_cpu(frame->ask.address)) & (size - 1))
+		return false;
+	return payload_len == wire_atomic_payload(frame->flags, length);
+}
+
 /* Are the bounds inside of a frame those of a message that can exist? */
 static bool frame_is_sound(const struct wire_frame *frame, u32 payload_len)
 {
@@ -84,6 +98,8 @@ static bool frame_is_sound(const struct wire_frame *frame, u32 payload_len)
 		       (frame->flags & ~(WIRE_MSG_LENGTH | WIRE_MSG_ANSWER)) == WIRE_MSG_REMOTE;
 	case WIRE_FRAME_ASK:
 		return le64_to_cpu(frame->ask.length) <= WIRE_MSG_LENGTH_MAX;
+	case WIRE_FRAME_ATOMIC:
+		return atomic_is_sound(frame, payload_len);
 	case WIRE_FRAME_CTS: {
 		u64 offset = le64_to_cpu(frame->cts.offset);
 		u32 length = le32_to_cpu(frame->cts.length);

@@ -106,6 +106,7 @@ static_assert(sizeof(struct wire_header) == 48, "wire_header");
  * @WIRE_FRAME_FLOW_CLOSE: one end of the flow is gone
  * @WIRE_FRAME_WINDOW_END: native modes: all of a window was sent; what is missing may be asked for again
  * @WIRE_FRAME_ASK: a get: asks for a part of a region
+ * @WIRE_FRAME_ATOMIC: asks to compute in a part of a region
  */
 enum wire_frame_type {
 	WIRE_FRAME_EAGER = 1,
@@ -122,6 +123,7 @@ enum wire_frame_type {
 	WIRE_FRAME_FLOW_CLOSE = 12,
 	WIRE_FRAME_WINDOW_END = 13,
 	WIRE_FRAME_ASK = 14,
+	WIRE_FRAME_ATOMIC = 15,
 };
 
 #define WIRE_CTS_KEY		0x80	/* CTS: .key and .address are valid; the other bits are the window's name */
@@ -142,6 +144,16 @@ enum wire_frame_type {
 #define WIRE_MSG_SYNC		0x04	/* EAGER: answer with MATCHED */
 #define WIRE_MSG_REMOTE		0x08	/* EAGER, RTS: a put: .tag is the address, .immediate the key of a region */
 #define WIRE_MSG_ANSWER		0x01	/* with REMOTE: to an ASK, whose handle .immediate is */
+#define WIRE_ATOMIC_OP		0x1f	/* ATOMIC: enum ibrelk_atomic_op */
+#define WIRE_ATOMIC_TYPE	0x60	/* ATOMIC: enum ibrelk_atomic_type, less 1; the upper bit: 64 bits wide */
+#define WIRE_ATOMIC_TYPE_SHIFT	5
+#define WIRE_ATOMIC_64		0x40
+#define WIRE_ATOMIC_FETCH	0x80	/* ATOMIC: answer with what was there; else with FIN */
+#define WIRE_ATOMIC_BYTES	64	/* the most that one works on */
+/* Of enum ibrelk_atomic_op: the one without operands, the first and the last of those that have two */
+#define WIRE_ATOMIC_READ	11
+#define WIRE_ATOMIC_CSWAP	13
+#define WIRE_ATOMIC_MSWAP	19
 #define WIRE_MSG_LENGTH		0xf0	/* RTS: the message's length, bits 35 to 32 */
 #define WIRE_MSG_LENGTH_MAX	(BIT_ULL(36) - 1)
 
@@ -149,10 +161,10 @@ enum wire_frame_type {
  * struct wire_frame - 40 bytes; .flow is the handle that the frame's receiver gave out
  *
  * @type: enum wire_frame_type
- * @flags: WIRE_MSG_*
- * @payload_len: bytes of payload; EAGER and DATA only, else 0
- * @flow: EAGER, RTS, ASK, MATCHED, FLOW_ACCEPT, _REFUSE, _CREDIT, _CLOSE: the receiver's flow handle.
- *	FLOW_OPEN: the opener's. CTS, FIN: the sender's message handle (from its RTS or ASK).
+ * @flags: WIRE_MSG_*, WIRE_CTS_*, WIRE_ATOMIC_*
+ * @payload_len: bytes of payload; EAGER, DATA and ATOMIC (operands, then those to compare with) only, else 0
+ * @flow: EAGER, RTS, ASK, ATOMIC, MATCHED, FLOW_ACCEPT, _REFUSE, _CREDIT, _CLOSE: the receiver's flow handle.
+ *	FLOW_OPEN: the opener's. CTS, FIN: the sender's message handle (from its RTS, ASK or ATOMIC).
  *	DATA, WINDOW_END, ABORT: the receiver's transfer handle (from its CTS)
  * @eager: EAGER
  * @rts: RTS
@@ -161,7 +173,7 @@ enum wire_frame_type {
  * @fin: FIN
  * @abort: ABORT
  * @matched: MATCHED
- * @ask: ASK
+ * @ask: ASK, ATOMIC
  * @open: FLOW_OPEN
  * @accept: FLOW_ACCEPT
  * @refuse: FLOW_REFUSE
@@ -188,7 +200,7 @@ enum wire_frame_type {
  * @ask.message: handle that FIN and the answer name
  * @ask.address: in the process of the receiver
  * @ask.key: of a region there
- * @ask.length: bytes, at most WIRE_MSG_LENGTH_MAX
+ * @ask.length: bytes, at most WIRE_MSG_LENGTH_MAX; ATOMIC: WIRE_ATOMIC_BYTES
  * @open.job: hash of the job key; both ends must agree
  */
 struct wire_frame {
@@ -284,6 +296,14 @@ struct wire_frame {
 };
 
 static_assert(sizeof(struct wire_frame) == 40, "wire_frame");
+
+/** wire_atomic_payload() - what an ATOMIC with these flags, that works on @length bytes, has as payload, bytes */
+static inline u32 wire_atomic_payload(u8 flags, u32 length)
+{
+	u8 op = flags & WIRE_ATOMIC_OP;
+
+	return op == WIRE_ATOMIC_READ ? 0 : op < WIRE_ATOMIC_CSWAP ? length : 2 * length;
+}
 
 /** wire_rts_length() - length of an RTS's message, bytes */
 static inline u64 wire_rts_length(const struct wire_frame *frame)
@@ -387,7 +407,8 @@ enum wire_verdict wire_token(const void *packet, u32 len, u32 *token);
  * (their sum must be exactly the rest of the packet; none where the type has none) and the bounds
  * inside each frame (eager, rts: a put has no other flags, but for SYNC, which an eager one needs, and ANSWER; eager:
  * offset + payload <= length, no empty fragment but for a message of length 0; data: no empty payload and no
- * overflow of offset + payload; cts: length and unit not 0 and no overflow).
+ * overflow of offset + payload; cts: length and unit not 0 and no overflow; ask: length; atomic: operation, length and
+ * alignment, and exactly the payload that they have).
  *
  * Return: WIRE_OK or the first thing found wrong. Context: any.
  */

@@ -64,8 +64,6 @@ int valid(const ibrelk_command &command)
 {
 	if (command.opcode > 10)
 		return -EINVAL;
-	if (command.opcode > 9)
-		return -EOPNOTSUPP;
 	if (command.flags >= 64)
 		return -EINVAL;
 	if (command.flags & IBRELK_CMD_REGION)
@@ -103,6 +101,28 @@ int valid(const ibrelk_command &command)
 		used.remote_addr = command.remote_addr;
 		used.remote_key = command.remote_key;
 		break;
+	case IBRELK_OP_ATOMIC: {
+		u32 op = command.messages & 0xffff, type = command.messages >> 16;
+		u64 size = type < 3 ? 4 : 8;
+
+		if (op < 1 || op > 19 || type < 1 || type > 4 || command.peer == IBRELK_PEER_ANY)
+			return -EINVAL;
+		if (!command.length || command.length > 64 || command.length % size ||
+			command.remote_addr % size)
+			return -EINVAL;
+		if (op == IBRELK_ATOMIC_READ && !command.tag)
+			return -EINVAL;
+		used.flags = IBRELK_CMD_NO_SUCCESS;
+		used.peer = command.peer;
+		used.addr = op == IBRELK_ATOMIC_READ ? 0 : command.addr;
+		used.length = command.length;
+		used.tag = command.tag;
+		used.ignore = op > 12 ? command.ignore : 0;
+		used.messages = command.messages;
+		used.remote_addr = command.remote_addr;
+		used.remote_key = command.remote_key;
+		break;
+	}
 	case IBRELK_OP_RECV:
 		if (command.length > length_max)
 			return -EINVAL;
@@ -224,7 +244,7 @@ int ibr_endpoint_send(ibr_endpoint *endpoint, const ibrelk_command *command, ibr
 	must(endpoint == fuzz_endpoint(), "commands are for their endpoint");
 	must(!*undriven == !world->sent, "what is put off is handed on");
 
-	bool remote = command->opcode == IBRELK_OP_PUT || command->opcode == IBRELK_OP_GET;
+	bool remote = command->opcode >= IBRELK_OP_PUT;
 	int answer = take(command, remote ? command->opcode : IBRELK_OP_SEND);
 
 	if (!answer) {

@@ -92,6 +92,15 @@ bool frame_right(const u8 *frame, u32 payload)
 	case WIRE_FRAME_FLOW_CLOSE:
 	case WIRE_FRAME_WINDOW_END: return !flags && !payload;
 	case WIRE_FRAME_ASK: return !flags && !payload && get64(frame, 32) < 1ull << 36;
+	case WIRE_FRAME_ATOMIC: {
+		u64 length = get64(frame, 32), size = flags & 0x40 ? 8 : 4;
+		u32 op = flags & 31, operands = op == 11 ? 0 : op < 13 ? 1 : 2;
+
+		if (op < 1 || op > 19 || flags == 11 || flags == 0x2b || flags == 0x4b || flags == 0x6b)
+			return false;
+		return length >= 4 && length <= 64 && length % size == 0 && get64(frame, 16) % size == 0 &&
+			payload == operands * length;
+	}
 	default: return false;
 	}
 }

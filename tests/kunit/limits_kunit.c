@@ -129,7 +129,7 @@ static u64 matched_ns(struct ibr_path *path, const struct ibr_outflow *flow)
 		begin = ktime_get_ns();
 		for (i = 0; i < 100; i++) {
 			frame.matched.sequence = cpu_to_le32(flow->sequence + i);
-			ibr_flow_handle_control(path, &frame);
+			ibr_flow_handle_control(path, &frame, NULL);
 		}
 		best = min(best, ktime_get_ns() - begin);
 		spin_unlock_bh(&path->lock);
@@ -270,7 +270,7 @@ static void headers_forged(struct kunit *test)
 	frame.flow = cpu_to_le32(flow->h.id);
 	for (i = 1; i < COUNT; i++) {
 		frame.rts.sequence = cpu_to_le32(i);
-		ibr_rts_receive(path, &frame);
+		ibr_rts_receive(path, &frame, NULL);
 	}
 	spin_unlock_bh(&path->lock);
 	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, IBR_HEADERS_FIRST);
@@ -333,11 +333,11 @@ static void answers_to_copies(struct kunit *test)
 	flow = list_first_entry(&path->outflows, struct ibr_outflow, on_path);
 	close.flow = refuse.flow = cpu_to_le32(flow->h.id);
 	close.close.handle = cpu_to_le32(flow->remote_handle + 1);
-	ibr_flow_handle_control(path, &close);
-	ibr_flow_handle_control(path, &refuse);
+	ibr_flow_handle_control(path, &close, NULL);
+	ibr_flow_handle_control(path, &refuse, NULL);
 	KUNIT_EXPECT_EQ(test, flow->state, IBR_OUTFLOW_OPEN);
 	close.close.handle = cpu_to_le32(flow->remote_handle);
-	ibr_flow_handle_control(path, &close);
+	ibr_flow_handle_control(path, &close, NULL);
 	KUNIT_EXPECT_EQ(test, flow->state, IBR_OUTFLOW_CLOSED);
 	spin_unlock_bh(&path->lock);
 	ibr_path_put(path);
@@ -620,7 +620,11 @@ static void wrong_commands(struct kunit *test)
 		int error;
 	} cases[] = {
 		{ { .opcode = 200 }, -EINVAL },
-		{ { .opcode = IBRELK_OP_ATOMIC }, -EOPNOTSUPP },
+		{ { .opcode = IBRELK_OP_ATOMIC }, -EINVAL },
+		{ { .opcode = IBRELK_OP_ATOMIC, .peer = 12345, .length = 8,
+		    .messages = IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, IBRELK_ATOMIC_U64) }, -ENOENT },
+		{ { .opcode = IBRELK_OP_ATOMIC, .addr = 8, .length = 8,
+		    .messages = IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, IBRELK_ATOMIC_U64) }, -EFAULT },
 		{ { .opcode = IBRELK_OP_GET, .tag = 1 }, -EINVAL },
 		{ { .opcode = IBRELK_OP_PUT, .peer = 12345 }, -ENOENT },
 		{ { .opcode = IBRELK_OP_PUT, .level = 1 }, -EINVAL },

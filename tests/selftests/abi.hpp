@@ -624,9 +624,8 @@ struct Ends : Node {
 		int accepted = 0;
 
 		for (const auto &command : commands)
-			parts[command.opcode == IBRELK_OP_SEND || command.opcode == IBRELK_OP_PUT ||
-				command.opcode == IBRELK_OP_GET]
-				.push_back(command);
+			parts[command.opcode == IBRELK_OP_SEND || command.opcode >= IBRELK_OP_PUT].push_back(
+				command);
 		for (int part = 0; part < 2; part++) {
 			if (parts[part].empty())
 				continue;

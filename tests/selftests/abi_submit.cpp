@@ -336,7 +336,7 @@ DOOR_TEST(submit__wrong_commands)
 		for (unsigned bit = 6; bit < 16; bit++)
 			add("unknown flag", EINVAL, base, [=](auto &c) { c.flags |= 1u << bit; });
 	}
-	add("later opcode", EOPNOTSUPP, base_nop, [](auto &c) { c.opcode = IBRELK_OP_ATOMIC; });
+	add("atomic of nothing", EINVAL, base_nop, [](auto &c) { c.opcode = IBRELK_OP_ATOMIC; });
 	for (unsigned opcode = IBRELK_OP_ATOMIC + 1; opcode < 256; opcode++)
 		add("no opcode", EINVAL, base_nop, [=](auto &c) { c.opcode = opcode; });
 	for (const Command &base :

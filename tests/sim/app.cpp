@@ -538,9 +538,15 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	if (!peer)
 		return false;
 	auto put = std::make_unique<Put>();
-	put->length = draw_length(true);
-	if (target->window_used + put->length + 2 * guard > window_bytes)
+	const bool atomic = sim_chance(stream, 300'000);
+	const u64 size = sim_chance(stream, 500'000) ? 4 : 8;
+
+	put->length = atomic ? size * (1 + sim_below(stream, 64 / size)) : draw_length(true);
+	if (target->window_used + put->length + 3 * guard > window_bytes)
 		return false;
+	if (atomic)
+		target->window_used +=
+			-reinterpret_cast<u64>(target->window.get() + target->window_used) % size;
 	put->id = next_id_++;
 	put->from = &life;
 	put->to = *peer;
@@ -548,18 +554,21 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	put->place = target->window.get() + target->window_used + guard;
 	target->window_used += put->length + 2 * guard;
 	std::memset(put->place - guard, guard_byte, put->length + 2 * guard);
-	put->buffer.make(life.heap, put->length);
-	put->get = sim_chance(stream, 400'000);
+	put->buffer.make(life.heap, atomic ? 3 * 64 : put->length);
+	put->get = !atomic && sim_chance(stream, 400'000);
 	content_fill(put->get ? put->place : put->buffer.get(), put->id, put->length);
 	if (put->get)
 		std::memset(put->buffer.get(), guard_byte, put->length);
-	command.opcode = put->get ? IBRELK_OP_GET : IBRELK_OP_PUT;
+	put->opcode = atomic ? IBRELK_OP_ATOMIC : put->get ? IBRELK_OP_GET : IBRELK_OP_PUT;
+	command.opcode = put->opcode;
 	command.peer = peer->handle;
 	command.user_data = put->id;
 	command.addr = reinterpret_cast<u64>(put->buffer.get());
 	command.length = put->length;
 	command.remote_addr = reinterpret_cast<u64>(put->place);
 	command.remote_key = target->key;
+	if (atomic)
+		make_atomic(*put, command);
 	switch (sim_below(stream, 20)) {
 	case 0:
 		put->wrong = -EACCES;
@@ -574,6 +583,83 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	puts_left_--;
 	puts[put->id] = std::move(put);
 	return true;
+}
+
+namespace
+{
+
+template<class T>
+T computed(u32 op, T old, T operand, T compare)
+{
+	using U = std::make_unsigned_t<T>;
+	const U a = static_cast<U>(old), b = static_cast<U>(operand), c = static_cast<U>(compare);
+
+	switch (op) {
+	case IBRELK_ATOMIC_MIN: return std::min(old, operand);
+	case IBRELK_ATOMIC_MAX: return std::max(old, operand);
+	case IBRELK_ATOMIC_SUM: return static_cast<T>(a + b);
+	case IBRELK_ATOMIC_PROD: return static_cast<T>(static_cast<u64>(a) * b);
+	case IBRELK_ATOMIC_LOR: return old || operand;
+	case IBRELK_ATOMIC_LAND: return old && operand;
+	case IBRELK_ATOMIC_BOR: return old | operand;
+	case IBRELK_ATOMIC_BAND: return old & operand;
+	case IBRELK_ATOMIC_LXOR: return (old != 0) != (operand != 0);
+	case IBRELK_ATOMIC_BXOR: return old ^ operand;
+	case IBRELK_ATOMIC_WRITE: return operand;
+	case IBRELK_ATOMIC_CSWAP: return compare == old ? operand : old;
+	case IBRELK_ATOMIC_CSWAP_NE: return compare != old ? operand : old;
+	case IBRELK_ATOMIC_CSWAP_LE: return compare <= old ? operand : old;
+	case IBRELK_ATOMIC_CSWAP_LT: return compare < old ? operand : old;
+	case IBRELK_ATOMIC_CSWAP_GE: return compare >= old ? operand : old;
+	case IBRELK_ATOMIC_CSWAP_GT: return compare > old ? operand : old;
+	case IBRELK_ATOMIC_MSWAP: return static_cast<T>((b & c) | (a & ~c));
+	default: return old;
+	}
+}
+
+template<class T>
+void compute(Put &put, const u8 *operand, const u8 *compare)
+{
+	for (u64 i = 0; i < put.length; i += sizeof(T)) {
+		T values[3];
+
+		std::memcpy(&values[0], put.before + i, sizeof(T));
+		std::memcpy(&values[1], operand + i, sizeof(T));
+		std::memcpy(&values[2], compare + i, sizeof(T));
+		values[0] = computed<T>(put.what & 0xffff, values[0], values[1], values[2]);
+		std::memcpy(put.after + i, &values[0], sizeof(T));
+	}
+}
+
+} // namespace
+
+// The buffer is that for what was there, the operands and what they are compared with.
+void Apps::make_atomic(Put &put, ibrelk_command &command)
+{
+	u8 *const buffer = put.buffer.get(), *const operand = buffer + 64, *const compare = buffer + 128;
+	const bool wide = reinterpret_cast<u64>(put.place) % 8 == 0 && put.length % 8 == 0;
+	const u32 op = 1 + static_cast<u32>(sim_below(stream, 19));
+	const u32 type = 1 + static_cast<u32>(sim_below(stream, wide ? 4 : 2));
+
+	put.what = IBRELK_ATOMIC(op, type);
+	put.fetches = op == IBRELK_ATOMIC_READ || sim_chance(stream, 500'000);
+	std::memset(buffer, guard_byte, 64);
+	for (u8 *byte = operand; byte < buffer + 3 * 64; byte++)
+		*byte = static_cast<u8>(sim_below(stream, 256));
+	// Often equal, or there would be nothing to be swapped.
+	if (sim_chance(stream, 500'000))
+		std::memcpy(compare, put.place, put.length);
+	std::memcpy(put.before, put.place, put.length);
+	switch (type) {
+	case IBRELK_ATOMIC_S32: compute<s32>(put, operand, compare); break;
+	case IBRELK_ATOMIC_U32: compute<u32>(put, operand, compare); break;
+	case IBRELK_ATOMIC_S64: compute<s64>(put, operand, compare); break;
+	default: compute<u64>(put, operand, compare);
+	}
+	command.messages = put.what;
+	command.addr = op == IBRELK_ATOMIC_READ ? 0 : reinterpret_cast<u64>(operand);
+	command.tag = put.fetches ? reinterpret_cast<u64>(buffer) : 0;
+	command.ignore = op >= IBRELK_ATOMIC_CSWAP ? reinterpret_cast<u64>(compare) : 0;
 }
 
 // As a program does that is told to come back: what was refused is made no second time, which takes long if
@@ -780,7 +866,7 @@ void Apps::withdraw(Life &life, const ibrelk_command &command)
 		auto send = sends.extract(command.user_data);
 		life.refused.emplace_front(command, std::move(send.mapped()));
 		left_++;
-	} else if (command.opcode == IBRELK_OP_PUT || command.opcode == IBRELK_OP_GET) {
+	} else if (command.opcode >= IBRELK_OP_PUT) {
 		puts.erase(command.user_data);
 		puts_left_++;
 	} else if (command.opcode == IBRELK_OP_CANCEL) {
@@ -945,8 +1031,8 @@ void Apps::put_over(Put &put, const ibrelk_completion &completion)
 {
 	if (put.completions++)
 		sim_fail("completion", "put %llu completes twice", put.id);
-	if (completion.opcode != (put.get ? IBRELK_OP_GET : IBRELK_OP_PUT) ||
-		completion.length != put.length || completion.tag || completion.peer != put.to.handle)
+	if (completion.opcode != put.opcode || completion.length != put.length || completion.tag ||
+		completion.peer != put.to.handle)
 		sim_fail("completion", "put %llu completes as something else", put.id);
 	put.status = completion.status;
 	if (put.length && adapter_may_read(put.buffer.get(), put.length))
@@ -954,6 +1040,10 @@ void Apps::put_over(Put &put, const ibrelk_completion &completion)
 	if (put.get && put.length && adapter_may_write(put.buffer.get(), put.length))
 		sim_fail("fence", "get %llu completes, and an adapter may still write to it", put.id);
 	model_put(put);
+	if (put.what) {
+		atomic_over(put);
+		return;
+	}
 	const u64 got =
 		put.get && !put.status ? content_check(put.buffer.get(), put.id, put.length) : put.length;
 	if (got < put.length)
@@ -980,6 +1070,26 @@ void Apps::put_over(Put &put, const ibrelk_completion &completion)
 	std::memset(put.place, used_byte, put.length);
 }
 
+// What it found and left, and that it did so once.
+void Apps::atomic_over(Put &put)
+{
+	const u8 *const fetched = put.buffer.get();
+
+	if (!put.status && put.fetches && std::memcmp(fetched, put.before, put.length))
+		sim_fail("bytes", "atomic %llu (%x) says that there was something else", put.id, put.what);
+	if (!(put.fetches && !put.status) &&
+		!std::all_of(fetched, fetched + put.length, [](u8 byte) { return byte == guard_byte; }))
+		sim_fail("bytes", "atomic %llu says what it was not to", put.id);
+	put.buffer.reset();
+	if (put.status)
+		return;
+	if (std::memcmp(put.place, put.after, put.length))
+		sim_fail("bytes", "atomic %llu (%x) left something else", put.id, put.what);
+	sim_counts.delivered++;
+	sim_counts.bytes += put.length;
+	std::memset(put.place, used_byte, put.length);
+}
+
 void put_check(const Put &put)
 {
 	const auto all = [](const u8 *from, u64 bytes, u8 value) {
@@ -992,6 +1102,15 @@ void put_check(const Put &put)
 		sim_fail("bytes", "get %llu has changed what it was to read", put.id);
 	if (put.get)
 		return;
+	if (put.what && put.status) {
+		const bool same = !std::memcmp(put.place, put.before, put.length);
+		const bool done = !std::memcmp(put.place, put.after, put.length);
+
+		if (!same && (put.wrong || !done))
+			sim_fail("bytes", "atomic %llu (%x) failed, and left something else", put.id,
+				put.what);
+		return;
+	}
 	if (!put.status && !all(put.place, put.length, used_byte))
 		sim_fail("bytes", "the place of put %llu was written after its completion", put.id);
 	if (put.wrong && !all(put.place, put.length, guard_byte))

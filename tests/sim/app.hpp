@@ -156,11 +156,15 @@ struct Receive {
 	Send *claimed = nullptr;
 };
 
-// A put, or a get, has a stretch of the target's window for itself, so that what is there says what became of
-// it.
+// A put, a get or an atomic has a stretch of the target's window for itself, so that what is there says what
+// became of it.
 struct Put {
 	u64 id = 0;
-	bool get = false;
+	u32 opcode = IBRELK_OP_PUT;
+	bool get = false;     // it brings something, after which its place is the same
+	u32 what = 0;         // IBRELK_ATOMIC(), and of its elements:
+	bool fetches = false; // the buffer gets what was there
+	u8 before[64]{}, after[64]{};
 	Life *from = nullptr;
 	Life *target = nullptr; // whose key it has
 	Peer to;
@@ -249,6 +253,7 @@ private:
 	bool reap(Life &life);
 	void judge(Life &life, const ibrelk_completion &completion);
 	static void put_over(Put &put, const ibrelk_completion &completion);
+	static void atomic_over(Put &put);
 	void sent(Life &life, Send &send, const ibrelk_completion &completion);
 	void received(Life &life, Receive &receive, const ibrelk_completion &completion);
 	void part_received(Receive &whole, const ibrelk_completion &completion);
@@ -261,6 +266,7 @@ private:
 	Peer *peer_for(Life &life, u32 slot, bool loop);
 	bool make_send(Life &life, ibrelk_command &command);
 	bool make_put(Life &life, ibrelk_command &command);
+	void make_atomic(Put &put, ibrelk_command &command);
 	bool take_refused(Life &life, ibrelk_command &command);
 	bool make_receive(Life &life, ibrelk_command &command, bool catch_all, bool untagged);
 	bool make_multi(Life &life, ibrelk_command &command);

@@ -104,12 +104,19 @@ write-unit | bytes\|progress | modes=32 size_max=70000 zero_copy_min=1 | rendezv
 write-lost | progress | modes=32 size_max=70000 zero_copy_min=1 loss=50000 restarts=0 closes=0 alloc=0 | rendezvous.c | s/\tif \(send->finished\) \{\n\t\tibr_frag_put\(frag\);/\tif (true) {\n\t\tibr_frag_put(frag);/
 put-anywhere | WARN | puts=300000 | region.c | s/\t\treturn -EFAULT;\n\tif \(!ibr_pins_share/\t\treturn 0;\n\tif (!ibr_pins_share/
 put-any-key | status | puts=300000 | region.c | s/region->key != key \|\| //
-get-not-read | bytes | puts=300000 | region.c | s/\t\telse if \(length\)\n\t\t\tibr_umem_copy_from/\t\telse if (false)\n\t\t\tibr_umem_copy_from/
+get-not-read | bytes | puts=300000 | region.c | s/\telse if \(length\)\n\t\tibr_umem_copy_from/\telse if (false)\n\t\tibr_umem_copy_from/
 get-copies | bound | puts=900000 unexpected_kib=64 nodes=2 endpoints=1 messages=600 batch=64 size_max=8000 delay_ns=3000000 | send.c | s/ <= endpoint->unexpected_max\) \{/ <= ~0ull) {/
-get-never-told | progress\|completion | puts=300000 | message.c | s/\tif \(error\)\n\t\tibr_transfer_refuse\(flow, message, error\);\n\treturn !error;/\treturn !error;/
+get-never-told | progress\|completion | puts=300000 | message.c | s/\tif \(error \|\| !answers\)\n\t\tibr_transfer_refuse\(flow, message, error\);\n//
 get-header-kept | credit | puts=300000 | send.c | s/\tibr_inflow_return_header\(flow\);\n\}\n\nvoid ibr_send_retire/}\n\nvoid ibr_send_retire/
 put-refused | status | puts=300000 | message.c | s/message_matched\(flow, WIRE_MSG_SYNC, sequence, error\);/message_matched(flow, WIRE_MSG_SYNC, sequence, 0);/g
-put-not-written | bytes | puts=300000 | region.c | s/\t\tif \(length && right == IBRELK_REGION_REMOTE_WRITE\)\n/\t\tif (false)\n/
+put-not-written | bytes | puts=300000 | region.c | s/\tif \(length && right == IBRELK_REGION_REMOTE_WRITE\)\n/\tif (false)\n/
+atomic-twice | bytes | puts=300000 | message.c | s/(ibr_message_compute\(message, space, NULL\));/$1 ?: $1;/
+atomic-order | bytes | puts=300000 | atomic.c | s/return is_signed\(type\) \? \(s64\)left < \(s64\)right : left < right;/return left < right;/
+atomic-narrow | bytes | puts=300000 | atomic.c | s/\(u64\)\(s64\)\(s32\)value/value/
+atomic-refused | status | puts=300000 | message.c | s/(\tif \(error \|\| !answers\)\n\t\tibr_transfer_refuse\(flow, message, )error/${1}0/
+atomic-silent | progress | puts=300000 | message.c | s/\tif \(error \|\| !answers\)\n\t\tibr_transfer_refuse/\tif (error)\n\t\tibr_transfer_refuse/
+atomic-told | bytes | puts=300000 | atomic.c | s/\t\t\tif \(before\)\n\t\t\t\tmemcpy\(before \+ offset, &old, size\);\n\t\t\}/\t\t\t;\n\t\t}/
+ask-memory | leak\|memory | puts=300000 | message.c | s/struct_size\(message, data, message->room\)/struct_size(message, data, message->length)/
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->ib && ib_dereg_mr\(mr->ib\)\)/if (false)/
@@ -137,7 +144,7 @@ stopped-silent | calm | streams stopped-uc-4096 | reliability/conn.c | s/return 
 signal-each | chains | streams chains-uc-64 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t1/
 signal-more | chains | streams chains-ud-4096 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t4/
 chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(qp, send\);\nout:\n\tspin_unlock\(&qp->lock\);\n)(\}\n\n\/\* The work)/$1\tibr_qp_flush(qp);\n$2/
-flood-blocks | beside | behind flood-uc | message.c | s/\tmessage = message_alloc\(flow, 0\);/\tmessage = flow->headers_waiting > 900 ? NULL : message_alloc(flow, 0);/
+flood-blocks | beside | behind flood-uc | message.c | s/\tmessage = message_alloc\(flow, le16_to_cpu\(frame->payload_len\)\);/\tmessage = flow->headers_waiting > 900 ? NULL : message_alloc(flow, le16_to_cpu(frame->payload_len));/
 flood-drains | drain | behind flood-ud | flow.c | s/return (flow->announced - flow->headers_waiting \+ flow->headers);/return min($1, IBR_COUNTERS_START + 1100);/
 regions-uncounted | regions | streams regions | rendezvous.c | s/\t\tpath->counters.windows_copied\+\+;\n//g
 regions-drain | adapter | streams regions | transport/mr.c | s/\tif \(mrs->connected\)\n\t\tib_drain_sq/\tib_drain_sq/

@@ -269,6 +269,14 @@ extern "C" int ibrelk_endpoint_put(struct ibrelk_endpoint *endpoint, uint32_t pe
 	return submit_one(endpoint, ibrelk_command_put(peer, buffer, bytes, address, key, user_data));
 }
 
+extern "C" int ibrelk_endpoint_atomic(struct ibrelk_endpoint *endpoint, uint32_t peer, uint32_t what,
+	const void *operand, const void *compare, void *before, uint64_t bytes, uint64_t address,
+	uint64_t key, uint64_t user_data) noexcept
+{
+	return submit_one(endpoint,
+		ibrelk_command_atomic(peer, what, operand, compare, before, bytes, address, key, user_data));
+}
+
 extern "C" int ibrelk_endpoint_get(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer,
 	uint64_t bytes, uint64_t address, uint64_t key, uint64_t user_data) noexcept
 {

@@ -79,6 +79,7 @@ void synchronize_rcu(void);
 #define smp_rmb()	smp_mb()
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_store_release(p, value)	WRITE_ONCE(*(p), value)
+#define try_cmpxchg(p, old, new)	(*(p) == *(old) ? (*(p) = (new), true) : (*(old) = *(p), false))
 #define cpu_relax()		do { } while (0)
 #define cond_resched()		do { } while (0)
 

@@ -90,6 +90,9 @@ bool sim_page_of_file(const struct page *page);
 #define folio_test_anon(folio)	(!sim_page_of_file((struct page *)(folio)))
 #define folio_test_swapbacked(folio)	true	/* files are in memory */
 #define memcpy_to_page(page, offset, from, bytes)	memcpy((page)->address + (offset), from, bytes)
+#define kmap_local_page(page)	((void *)(page)->address)
+#define kunmap_local(address)	((void)(address))
+#define flush_dcache_page(page)	((void)(page))
 #define memcpy_from_page(to, page, offset, bytes)	memcpy(to, (page)->address + (offset), bytes)
 
 /* All of it may be read and written. */

@@ -267,8 +267,13 @@ TEST(wire_parse, frame_types_flags_and_payload)
 	u8 message = WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE;
 
 	for (int type = 0; type < 256; type++) {
-		bool exists = type >= WIRE_FRAME_EAGER && type <= WIRE_FRAME_ASK;
-		bool carries = type == WIRE_FRAME_EAGER || type == WIRE_FRAME_DATA;
+		bool exists = type >= WIRE_FRAME_EAGER && type <= WIRE_FRAME_ATOMIC;
+		bool carries =
+			type == WIRE_FRAME_EAGER || type == WIRE_FRAME_DATA || type == WIRE_FRAME_ATOMIC;
+
+		// Its flags say what it has to carry: below.
+		if (type == WIRE_FRAME_ATOMIC)
+			continue;
 
 		for (int flags = 0; flags < 256; flags++) {
 			bool put = flags & WIRE_MSG_REMOTE &&
@@ -362,6 +367,49 @@ TEST(wire_parse, ask_bounds)
 	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
 	draft.frames.back().ask.length = cpu_to_le64(~0ull);
 	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
+}
+
+// What is said of a frame here is all that the parser believes; the fuzzer has a model of the same.
+TEST(wire_parse, atomic_bounds)
+{
+	const auto parse = [](u8 flags, u64 address, u64 length, u32 payload) {
+		Draft draft = Draft().add(WIRE_FRAME_ATOMIC, payload);
+
+		draft.frames.back().flags = flags;
+		draft.frames.back().ask.address = cpu_to_le64(address);
+		draft.frames.back().ask.length = cpu_to_le64(length);
+		return draft.parse();
+	};
+	constexpr u8 sum = 3, read = 11, write = 12, cswap = 13, mswap = 19, wide = WIRE_ATOMIC_64,
+		     fetch = WIRE_ATOMIC_FETCH;
+
+	for (u8 op = 0; op < 32; op++) {
+		bool exists = op >= 1 && op <= mswap;
+		u32 operands = op == read ? 0 : op < cswap ? 1 : 2;
+
+		for (u8 type : {0x00, 0x20, 0x40, 0x60}) {
+			EXPECT_EQ(parse(fetch | type | op, 8, 16, operands * 16),
+				exists ? WIRE_OK : WIRE_BAD_FRAME)
+				<< int(op);
+			EXPECT_EQ(parse(type | op, 8, 16, operands * 16),
+				exists && op != read ? WIRE_OK : WIRE_BAD_FRAME)
+				<< int(op);
+			EXPECT_EQ(parse(fetch | type | op, 8, 16, operands * 16 + 4), WIRE_BAD_FRAME);
+			if (operands) {
+				EXPECT_EQ(parse(fetch | type | op, 8, 16, operands * 16 - 4), WIRE_BAD_FRAME);
+			}
+		}
+	}
+	EXPECT_EQ(parse(sum, 0, 4, 4), WIRE_OK);
+	EXPECT_EQ(parse(sum, 4, 64, 64), WIRE_OK);
+	EXPECT_EQ(parse(mswap | wide, ~0ull - 7, 64, 128), WIRE_OK);
+	EXPECT_EQ(parse(sum, 4, 68, 68), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(sum, 4, 0, 0), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(write | wide, 4, 8, 8), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(write | wide, 8, 12, 12), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(write, 6, 4, 4), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(write, 4, 6, 6), WIRE_BAD_FRAME);
+	EXPECT_EQ(parse(write, 4, (1ull << 32) + 4, 4), WIRE_BAD_FRAME);
 }
 
 TEST(wire_parse, matched_says_anything)

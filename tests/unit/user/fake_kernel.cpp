@@ -519,6 +519,33 @@ int remote(Endpoint &endpoint, const ibrelk_command &command)
 	return 0;
 }
 
+// Sums of one element, of 64 bits.
+int compute(Endpoint &endpoint, const ibrelk_command &command)
+{
+	ibrelk_completion completion = completion_of(endpoint, command);
+
+	if (command.peer >= endpoint.peers.size())
+		return -ENOENT;
+	if (command.messages != IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, IBRELK_ATOMIC_U64) || command.length != 8)
+		return -EINVAL;
+	completion.peer = command.peer;
+	completion.length = command.length;
+	completion.status = -EACCES;
+	for (const auto &[fd, region] : state.regions) {
+		if (region.key != command.remote_key)
+			continue;
+		completion.status = 0;
+
+		auto *there = reinterpret_cast<std::uint64_t *>(command.remote_addr);
+
+		if (command.tag)
+			*reinterpret_cast<std::uint64_t *>(command.tag) = *there;
+		*there += *reinterpret_cast<const std::uint64_t *>(command.addr);
+	}
+	endpoint.send_ring->complete(completion);
+	return 0;
+}
+
 int accept(Endpoint &endpoint, const ibrelk_command &command)
 {
 	switch (command.opcode) {
@@ -537,7 +564,8 @@ int accept(Endpoint &endpoint, const ibrelk_command &command)
 	case IBRELK_OP_CLAIM: return look(endpoint, command);
 	case IBRELK_OP_DISCARD: return take_claimed(endpoint, command);
 	case IBRELK_OP_CANCEL: return cancel(endpoint, command);
-	default: return command.opcode > IBRELK_OP_ATOMIC ? -EINVAL : -EOPNOTSUPP;
+	case IBRELK_OP_ATOMIC: return compute(endpoint, command);
+	default: return -EINVAL;
 	}
 }
 

@@ -206,6 +206,56 @@ TEST_F(EndpointTest, get__reads_the_region_of_its_key)
 	EXPECT_EQ(memory[2], std::byte{7});
 }
 
+TEST(commands, atomic__says_what)
+{
+	const std::byte operand[8]{}, compare[8]{};
+	std::byte before[8];
+	const auto atomic = ibrelk_command_atomic(7, IBRELK_ATOMIC(IBRELK_ATOMIC_CSWAP, IBRELK_ATOMIC_S64),
+		operand, compare, before, 8, 0x123456789abcdef0, 0xfedcba9876543210, 77);
+	ibrelk_command expected{};
+
+	expected.opcode = IBRELK_OP_ATOMIC;
+	expected.peer = 7;
+	expected.user_data = 77;
+	expected.addr = reinterpret_cast<std::uintptr_t>(operand);
+	expected.length = 8;
+	expected.tag = reinterpret_cast<std::uintptr_t>(before);
+	expected.ignore = reinterpret_cast<std::uintptr_t>(compare);
+	expected.messages = 13 | 3 << 16;
+	expected.remote_addr = 0x123456789abcdef0;
+	expected.remote_key = 0xfedcba9876543210;
+	EXPECT_EQ(std::memcmp(&atomic, &expected, sizeof(atomic)), 0);
+}
+
+TEST_F(EndpointTest, atomic__computes_in_the_region_of_its_key)
+{
+	auto endpoint = *ibrelk::Endpoint::create(*device, *ring);
+	const auto self = *endpoint.peer_add(endpoint.address());
+	std::array<std::uint64_t, 2> memory{40, 7};
+	auto shared = ibrelk::Region::to_share(*device, std::as_writable_bytes(std::span(memory)));
+	const std::uint64_t operand = 2;
+	std::uint64_t before = 0;
+
+	ASSERT_TRUE(shared);
+
+	const auto sum = [&](std::uint32_t type, std::uint64_t key) {
+		return endpoint.atomic(self, IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, type), &operand, nullptr,
+			&before, 8, reinterpret_cast<std::uintptr_t>(&memory[0]), key, 79);
+	};
+	ASSERT_TRUE(sum(IBRELK_ATOMIC_U64, shared->key()));
+
+	const auto completion = ring->next();
+
+	EXPECT_EQ(completion->opcode, IBRELK_OP_ATOMIC);
+	EXPECT_EQ(completion->user_data, 79u);
+	EXPECT_EQ(completion->status, 0);
+	EXPECT_EQ(before, 40u);
+	EXPECT_EQ(memory, (std::array<std::uint64_t, 2>{42, 7}));
+	ASSERT_TRUE(sum(IBRELK_ATOMIC_U64, shared->key() + 1));
+	EXPECT_EQ(ring->next()->status, -EACCES);
+	EXPECT_EQ(sum(0, shared->key()).error(), EINVAL);
+}
+
 TEST_F(EndpointTest, device_dump__grows_until_all_fit)
 {
 	fake::behaviour().extra_endpoints = 100;

@@ -168,10 +168,10 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
 /* ---- memory that stays pinned -------------------------------------------------------------------- */
 
 /**
- * @brief Pins memory that many messages are going to be sent from, or received into. Never needed for that: what
- * is used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
+ * @brief Pins memory that many messages are going to be sent from, or received into. Never needed for that:
+ * what is used again and again stays pinned by itself, as far as there is room. A region is not pushed out by
  * anything else, and is pinned before it is used first. It can also have a key, by which peers put into it
- * (ibrelk_command_put()), and get from it.
+ * (ibrelk_command_put()), get from it (ibrelk_command_get()), and compute in it (ibrelk_command_atomic()).
  * @param device  the device
  * @param address where it begins
  * @param length  bytes, 1 to IBRELK_REGION_MAX
@@ -184,24 +184,26 @@ int ibrelk_device_dump(const struct ibrelk_device *device, uint32_t kind, void *
  * written back to a disk or a server), -EAGAIN (another thread was changing the memory), -ENOSPC (too many
  * regions with a key on this node), -EMFILE
  *
- * Commands of this process do not mention it. When other memory comes to be there (munmap(), fork(), ...) it is of no more
- * use, but does no harm. Commands that use its memory may be under way when it is closed. Thread safe.
+ * Commands of this process do not mention it. When other memory comes to be there (munmap(), fork(), ...) it
+ * is of no more use, but does no harm. Commands that use its memory may be under way when it is closed.
+ * Thread safe.
  */
 int ibrelk_region_open(const struct ibrelk_device *device, const void *address, size_t length, uint32_t flags,
 	struct ibrelk_region **region) IBRELK_NOEXCEPT;
 
 /**
- * @brief The key by which peers put into the region, or get from it: good for every endpoint of this process, and for no other.
+ * @brief The key by which peers put into the region, or get from it: good for every endpoint of this process,
+ * and for no other.
  * @param region the region
  * @return the key, never 0; 0 if the region was made without IBRELK_REGION_REMOTE_WRITE or _READ
  */
 uint64_t ibrelk_region_key(const struct ibrelk_region *region) IBRELK_NOEXCEPT;
 
 /**
- * @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. Its key ends first: puts
- * and gets that are under way fail for those who sent them, mostly with -EACCES (-ECONNRESET: the answer to a get
- * had begun), and when this returns none writes or reads any more. (It waits
- * for that, which takes no peer; only who is killed meanwhile does not.)
+ * @brief Ends a region: its memory is pinned no longer than messages need it. NULL is fine. Its key ends
+ * first: puts and gets that are under way fail for those who sent them, mostly with -EACCES (-ECONNRESET: the
+ * answer to a get had begun), and when this returns none writes or reads any more. (It waits for that, which
+ * takes no peer; only who is killed meanwhile does not.)
  */
 void ibrelk_region_close(struct ibrelk_region *region) IBRELK_NOEXCEPT;
 
@@ -317,10 +319,11 @@ static inline struct ibrelk_command ibrelk_command_send(
  * @param user_data comes back in the completion
  * @return the command
  *
- * It completes when all of it is there, with 0, or with an error of a send, or with -EACCES (no such key, or the
- * region has ended), -EFAULT (not all of it in the region, or not mapped any more, there or here). The peer gets no
- * completion: to tell it, send a message afterwards. What is sent after a put to the same endpoint is
- * received after it, if the put is no longer than ibrelk_query.eager_max; else wait for its completion first.
+ * It completes when all of it is there, with 0, or with an error of a send, or with -EACCES (no such key, or
+ * the region has ended), -EFAULT (not all of it in the region, or not mapped any more, there or here). The
+ * peer gets no completion: to tell it, send a message afterwards. What is sent after a put to the same
+ * endpoint is received after it, if the put is no longer than ibrelk_query.eager_max; else wait for its
+ * completion first.
  */
 static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
@@ -339,7 +342,8 @@ static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void
 }
 
 /**
- * @brief Fills in a get: a part of a region of the peer's process, which has no part in it, is read into the buffer.
+ * @brief Fills in a get: a part of a region of the peer's process, which has no part in it, is read into the
+ * buffer.
  * @param peer      handle of an endpoint of that process
  * @param buffer    where it goes; the kernel's until the completion
  * @param bytes     how much, 0 to ibrelk_query.message_max
@@ -348,8 +352,8 @@ static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void
  * @param user_data comes back in the completion
  * @return the command
  *
- * It completes when all of it is here, with 0, or with the errors of a put. It sees what was put before it to the same
- * endpoint, if that is no longer than ibrelk_query.eager_max.
+ * It completes when all of it is here, with 0, or with the errors of a put. It sees what was put before it to
+ * the same endpoint, if that is no longer than ibrelk_query.eager_max.
  */
 static inline struct ibrelk_command ibrelk_command_get(uint32_t peer, void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
@@ -357,6 +361,41 @@ static inline struct ibrelk_command ibrelk_command_get(uint32_t peer, void *buff
 	struct ibrelk_command command = ibrelk_command_put(peer, buffer, bytes, address, key, user_data);
 
 	command.opcode = IBRELK_OP_GET;
+	return command;
+}
+
+/**
+ * @brief Fills in an atomic: the peer's kernel computes in a region of the peer's process, which has no part
+ * in it.
+ * @param peer      handle of an endpoint of that process
+ * @param what      IBRELK_ATOMIC(operation, type of the elements): enum ibrelk_atomic_op, enum
+ * ibrelk_atomic_type
+ * @param operand   the elements' operands, read before this is accepted; NULL with IBRELK_ATOMIC_READ
+ * @param compare   likewise what those that compare (IBRELK_ATOMIC_CSWAP and the like) compare with, and the
+ * mask of IBRELK_ATOMIC_MSWAP; else NULL
+ * @param before    where it goes what was there, the kernel's until the completion; NULL: not wanted
+ * @param bytes     length of each of them, 1 to IBRELK_ATOMIC_BYTES, a multiple of an element's size
+ * @param address   where, in the peer's process; a multiple of an element's size
+ * @param key       ibrelk_region_key() of a region there that contains all of it, and that peers may put into
+ * (but for IBRELK_ATOMIC_READ), and get from, if @p before is wanted
+ * @param user_data comes back in the completion
+ * @return the command
+ *
+ * Each element is replaced at once for whoever uses atomic instructions on it, and for all other atomics.
+ * Those between the same two endpoints are computed in their order. It completes when it is done, with 0, or
+ * with the errors of a put. If it fails because the connection did (-ETIMEDOUT, -ECONNRESET), it was computed
+ * once or not at all.
+ */
+static inline struct ibrelk_command ibrelk_command_atomic(uint32_t peer, uint32_t what, const void *operand,
+	const void *compare, void *before, uint64_t bytes, uint64_t address, uint64_t key,
+	uint64_t user_data) IBRELK_NOEXCEPT
+{
+	struct ibrelk_command command = ibrelk_command_put(peer, operand, bytes, address, key, user_data);
+
+	command.opcode = IBRELK_OP_ATOMIC;
+	command.messages = what;
+	command.tag = (uint64_t)(uintptr_t)before;
+	command.ignore = (uint64_t)(uintptr_t)compare;
 	return command;
 }
 
@@ -678,6 +717,14 @@ int ibrelk_endpoint_put(struct ibrelk_endpoint *endpoint, uint32_t peer, const v
  */
 int ibrelk_endpoint_get(struct ibrelk_endpoint *endpoint, uint32_t peer, void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT;
+
+/**
+ * @brief Submits one atomic; parameters as for ibrelk_command_atomic().
+ * @return 0, -EAGAIN (nothing fits now), or an error of ibrelk_endpoint_submit()
+ */
+int ibrelk_endpoint_atomic(struct ibrelk_endpoint *endpoint, uint32_t peer, uint32_t what,
+	const void *operand, const void *compare, void *before, uint64_t bytes, uint64_t address,
+	uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT;
 
 /**
  * @brief Submits one tagged receive; parameters as for ibrelk_command_recv().

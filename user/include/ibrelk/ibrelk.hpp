@@ -547,6 +547,15 @@ public:
 		return detail::check(ibrelk_endpoint_get(
 			handle_.get(), peer, buffer.data(), buffer.size(), address, key, user_data));
 	}
+	/// Computes in a region of the peer's process, by its key: see ibrelk_command_atomic(). EAGAIN:
+	/// nothing fits now.
+	result<void> atomic(Peer peer, std::uint32_t what, const void *operand, const void *compare,
+		void *before, std::size_t bytes, std::uint64_t address, std::uint64_t key,
+		std::uint64_t user_data = 0) noexcept
+	{
+		return detail::check(ibrelk_endpoint_atomic(
+			handle_.get(), peer, what, operand, compare, before, bytes, address, key, user_data));
+	}
 	/// Posts one receive. EAGAIN: nothing fits now.
 	result<void> recv(Peer peer, std::span<std::byte> buffer, std::uint64_t tag, std::uint64_t ignore = 0,
 		std::uint64_t user_data = 0) noexcept

@@ -168,7 +168,7 @@ struct ibrelk_endpoint_create {
  * @length: bytes, 1 to IBRELK_REGION_MAX
  * @flags: IBRELK_REGION_WRITE: messages are going to be received into it; else it is only sent from.
  *	IBRELK_REGION_REMOTE_WRITE, only with the former: whoever can send to an endpoint of this process, and knows
- *	.key, may put into it. IBRELK_REGION_REMOTE_READ: ... may get from it
+ *	.key, may put into it. IBRELK_REGION_REMOTE_READ: ... may get from it. Atomics need what they do
  * @fd: out: its descriptor; closing it ends the region
  * @key: in: zero; out: with one of IBRELK_REGION_REMOTE_*, its key; else zero
  *
@@ -265,7 +265,7 @@ struct ibrelk_counters {
 	__u64 tx_written;		/* frames that an RDMA write from the user's memory stood for */
 	__u64 rx_written;		/* ... into the user's memory */
 	__u64 windows_copied;		/* parts of messages that could have been written so, but could not be registered */
-	__u64 tx_remote;		/* of the messages sent: puts, and requests of gets */
+	__u64 tx_remote;		/* of the messages sent: puts, and requests of gets and atomics */
 	__u64 rx_remote;		/* of the messages received: likewise, also such as were refused */
 };
 
@@ -483,9 +483,11 @@ struct ibrelk_peer {
  * @IBRELK_OP_GET: read .remote_addr of the peer's process, of a region of it that has .remote_key, into the buffer.
  *	Completes in the send ring when the buffer is full, or with the errors of a PUT. It takes its turn after what
  *	was sent and put before it, but a long PUT may still be under way; what comes after it does not wait for it
- *
- * The others are numbered so that they can come without breaking anything; at present they are
- * answered with EOPNOTSUPP.
+ * @IBRELK_OP_ATOMIC: the peer's kernel computes in .remote_addr of the peer's process, of a region of it that has
+ *	.remote_key, element by element, each of them at once for whoever uses atomic instructions on it. Completes
+ *	in the send ring when it is done, and what was there before has been written to .tag, if that is wanted; or
+ *	with the errors of a PUT. Those between the same two endpoints are computed in their order. One that fails
+ *	because the connection does (-ETIMEDOUT, -ECONNRESET) may have been computed, but no more than once
  */
 enum ibrelk_opcode {
 	IBRELK_OP_NOP = 0,
@@ -500,6 +502,61 @@ enum ibrelk_opcode {
 	IBRELK_OP_GET = 9,
 	IBRELK_OP_ATOMIC = 10,
 };
+
+/**
+ * enum ibrelk_atomic_op - what an ATOMIC makes of each element there
+ * @IBRELK_ATOMIC_MIN: the smaller one of it and the operand; and so on: all are those of libfabric
+ * @IBRELK_ATOMIC_MAX: the larger one
+ * @IBRELK_ATOMIC_SUM: the sum, which wraps around
+ * @IBRELK_ATOMIC_PROD: the product, likewise
+ * @IBRELK_ATOMIC_LOR: 1 if one of them is not 0, else 0
+ * @IBRELK_ATOMIC_LAND: 1 if none of them is 0, else 0
+ * @IBRELK_ATOMIC_BOR: bits of either
+ * @IBRELK_ATOMIC_BAND: bits of both
+ * @IBRELK_ATOMIC_LXOR: 1 if just one of them is not 0, else 0
+ * @IBRELK_ATOMIC_BXOR: bits of just one
+ * @IBRELK_ATOMIC_READ: what it was; has no operand
+ * @IBRELK_ATOMIC_WRITE: the operand
+ * @IBRELK_ATOMIC_CSWAP: the operand, if what it is compared with equals it
+ * @IBRELK_ATOMIC_CSWAP_NE: ... does not equal it
+ * @IBRELK_ATOMIC_CSWAP_LE: ... is less, or equals it
+ * @IBRELK_ATOMIC_CSWAP_LT: ... is less
+ * @IBRELK_ATOMIC_CSWAP_GE: ... is greater, or equals it
+ * @IBRELK_ATOMIC_CSWAP_GT: ... is greater
+ * @IBRELK_ATOMIC_MSWAP: the operand's bits where those of the second operand are set
+ */
+enum ibrelk_atomic_op {
+	IBRELK_ATOMIC_MIN = 1,
+	IBRELK_ATOMIC_MAX = 2,
+	IBRELK_ATOMIC_SUM = 3,
+	IBRELK_ATOMIC_PROD = 4,
+	IBRELK_ATOMIC_LOR = 5,
+	IBRELK_ATOMIC_LAND = 6,
+	IBRELK_ATOMIC_BOR = 7,
+	IBRELK_ATOMIC_BAND = 8,
+	IBRELK_ATOMIC_LXOR = 9,
+	IBRELK_ATOMIC_BXOR = 10,
+	IBRELK_ATOMIC_READ = 11,
+	IBRELK_ATOMIC_WRITE = 12,
+	IBRELK_ATOMIC_CSWAP = 13,
+	IBRELK_ATOMIC_CSWAP_NE = 14,
+	IBRELK_ATOMIC_CSWAP_LE = 15,
+	IBRELK_ATOMIC_CSWAP_LT = 16,
+	IBRELK_ATOMIC_CSWAP_GE = 17,
+	IBRELK_ATOMIC_CSWAP_GT = 18,
+	IBRELK_ATOMIC_MSWAP = 19,
+};
+
+/** enum ibrelk_atomic_type - of the elements of an ATOMIC: signed and unsigned integers of 32 and 64 bits */
+enum ibrelk_atomic_type {
+	IBRELK_ATOMIC_S32 = 1,
+	IBRELK_ATOMIC_U32 = 2,
+	IBRELK_ATOMIC_S64 = 3,
+	IBRELK_ATOMIC_U64 = 4,
+};
+
+#define IBRELK_ATOMIC(op, type)	((op) | (type) << 16)	/* .messages of an ATOMIC */
+#define IBRELK_ATOMIC_BYTES	64			/* the most that one works on */
 
 /**
  * enum ibrelk_level - when a send counts as complete
@@ -540,20 +597,22 @@ struct ibrelk_iovec {
  * struct ibrelk_command - one command
  * @opcode: enum ibrelk_opcode
  * @level: SEND: enum ibrelk_level; else 0
- * @flags: IBRELK_CMD_*; PUT, GET: only IBRELK_CMD_NO_SUCCESS and IBRELK_CMD_IOVEC
- * @peer: SEND, PUT, GET: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
+ * @flags: IBRELK_CMD_*; PUT, GET: only IBRELK_CMD_NO_SUCCESS and IBRELK_CMD_IOVEC; ATOMIC: only the former
+ * @peer: SEND, PUT, GET, ATOMIC: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
  *	with IBRELK_CMD_CLAIMED
  * @user_data: comes back in the completion
- * @addr: buffer; CANCEL: user_data of the receives to cancel
- * @length: bytes of the buffer; with IBRELK_CMD_IOVEC: pieces, at most IBRELK_IOVEC_MAX
+ * @addr: buffer; CANCEL: user_data of the receives to cancel; ATOMIC: operands, zero with IBRELK_ATOMIC_READ
+ * @length: bytes of the buffer; ATOMIC: of all elements, at most IBRELK_ATOMIC_BYTES; with IBRELK_CMD_IOVEC: pieces, at most IBRELK_IOVEC_MAX
  * @tag: SEND: of the message; RECV, RECV_MULTI, PROBE, CLAIM: wanted; DISCARD, and with IBRELK_CMD_CLAIMED: the
- *	claim
- * @ignore: RECV, RECV_MULTI, PROBE, CLAIM: bits of @tag that need not match
+ *	claim; ATOMIC: address of a buffer for what was there, as long as the operands; zero: it is not wanted
+ * @ignore: RECV, RECV_MULTI, PROBE, CLAIM: bits of @tag that need not match; ATOMIC: address of the second operands, of
+ *	those that compare, and IBRELK_ATOMIC_MSWAP
  * @immediate: SEND: with IBRELK_CMD_IMMEDIATE
  * @region: zero (reserved for region objects)
- * @messages: RECV_MULTI: most messages that it takes, at least 1
- * @remote_addr: PUT, GET: address in the peer's process
- * @remote_key: PUT, GET: .key of a region that contains all of it
+ * @messages: RECV_MULTI: most messages that it takes, at least 1; ATOMIC: IBRELK_ATOMIC()
+ * @remote_addr: PUT, GET, ATOMIC: address in the peer's process; ATOMIC: a multiple of an element's size
+ * @remote_key: PUT, GET, ATOMIC: .key of a region that contains all of it. ATOMIC: peers have to be allowed to write to
+ *	it, unless it is IBRELK_ATOMIC_READ, and to read from it, if what was there is wanted
  * @room: RECV_MULTI: it ends when fewer bytes than this are left; 0 is as 1
  * @reserved: zero
  *
