@@ -135,7 +135,10 @@ TEST_P(Mpi, a_rank_is_killed)
 	const Result result = endless.wait(Duration(60));
 
 	EXPECT_NE(result.status, 0);
-	EXPECT_NE(result.output.find("signal 9 (Killed)"), std::string::npos) << result.output;
+	// Now and then mpirun cannot read the message that it is to show, and says that.
+	EXPECT_TRUE(result.output.find("signal 9 (Killed)") != std::string::npos ||
+		result.output.find("ORTE_ERROR_LOG: Data unpack") != std::string::npos)
+		<< result.output;
 	lab().wait_until(1, "! pidof pingpong");
 	for (const int node : {1, 2}) {
 		const Result unloaded = unload_module(node);

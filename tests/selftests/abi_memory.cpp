@@ -505,7 +505,8 @@ KTAP_TEST(memory__in_pieces)
 
 // A message of many pieces, most of which are the same memory, so that it may be longer than memory is.
 struct Huge {
-	static constexpr std::size_t end_bytes = 1 << 20, filler_bytes = 16 << 20;
+	// What is pinned together (IBR_UMEM_WINDOW) is in one piece: else it would be copied.
+	static constexpr std::size_t end_bytes = 2 << 20, filler_bytes = 16 << 20;
 
 	// Message of @p fillers pieces of filler between two ends.
 	Huge(std::size_t fillers, std::uint32_t seed) :
