@@ -229,13 +229,18 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 {
 	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))
 		return -FI_EBADFLAGS;
-	if (((flags & FI_SEND) && tx_.counter) || ((flags & FI_RECV) && rx_.counter))
-		return -FI_EINVAL;
-	for (Way *way : {flags & FI_SEND ? &tx_ : nullptr, flags & FI_RECV ? &rx_ : nullptr}) {
-		if (!way)
+	const std::pair<std::uint64_t, Count *> kinds[] = {
+		{FI_SEND, &tx_.messages}, {FI_RECV, &rx_.messages}};
+
+	for (const auto &[flag, count] : kinds) {
+		if ((flags & flag) && count->counter)
+			return -FI_EINVAL;
+	}
+	for (const auto &[flag, count] : kinds) {
+		if (!(flags & flag))
 			continue;
-		way->counter = &counter;
-		way->counter_use = Use(counter.users());
+		count->counter = &counter;
+		count->use = Use(counter.users());
 	}
 	return 0;
 }
@@ -277,8 +282,8 @@ int Endpoint::open_way(Way &way)
 		way.selective = true;
 	}
 	way.queue->attach(*this);
-	if (way.counter)
-		way.counter->attach(*way.queue);
+	if (way.messages.counter)
+		way.messages.counter->attach(*way.queue);
 	return 0;
 }
 
@@ -287,8 +292,8 @@ void Endpoint::close_way(Way &way) noexcept
 {
 	if (!way.queue)
 		return;
-	if (way.counter)
-		way.counter->detach(*way.queue);
+	if (way.messages.counter)
+		way.messages.counter->detach(*way.queue);
 	way.queue->detach(*this);
 	if (!way.own)
 		return;
@@ -303,8 +308,8 @@ int Endpoint::enable()
 		return -FI_EOPBADSTATE;
 	if (!av_)
 		return -FI_ENOAV;
-	if (((caps_ & FI_SEND) && !tx_.queue && !tx_.counter) ||
-		((caps_ & FI_RECV) && !rx_.queue && !rx_.counter))
+	if (((caps_ & FI_SEND) && !tx_.queue && !tx_.messages.counter) ||
+		((caps_ & FI_RECV) && !rx_.queue && !rx_.messages.counter))
 		return -FI_ENOCQ;
 
 	const auto mode = wanted_mode();
@@ -551,6 +556,24 @@ ssize_t Endpoint::post(const Message &message, Way &way, Command command, Operat
 	return error;
 }
 
+// Begins a send; it is remembered only if it is counted, or somebody is to be told of its
+// success.
+ssize_t Endpoint::start(const Message &message, Command command, Operation &&operation)
+{
+	const bool told =
+		!message.injected && !tx_.own && (!tx_.selective || (message.flags & FI_COMPLETION));
+
+	// Of what is still under way when the endpoint is closed, no other one must be told.
+	if (!told && !operation.counter && (message.injected || Operation::fits(message.context)) &&
+		number() >= first_free_number) {
+		command.flags |= IBRELK_CMD_NO_SUCCESS;
+		command.user_data = message.injected ? Operation::injected
+						     : reinterpret_cast<std::uintptr_t>(message.context) | 1;
+		return submit(command, tx_);
+	}
+	return post(message, tx_, command, std::move(operation));
+}
+
 ssize_t Endpoint::send(const Message &message)
 {
 	if (!kernel_)
@@ -584,25 +607,13 @@ ssize_t Endpoint::send(const Message &message)
 		command.immediate = message.data;
 	}
 
-	const bool told =
-		!message.injected && !tx_.own && (!tx_.selective || (message.flags & FI_COMPLETION));
-
-	// Of what is still under way when the endpoint is closed, no other one must be told.
-	if (!told && !tx_.counter && (message.injected || Operation::fits(message.context)) &&
-		number() >= first_free_number) {
-		command.flags |= IBRELK_CMD_NO_SUCCESS;
-		command.user_data = message.injected ? Operation::injected
-						     : reinterpret_cast<std::uintptr_t>(message.context) | 1;
-		return submit(command, tx_);
-	}
-
 	Operation operation;
 
 	operation.kind = Operation::Kind::send;
 	operation.flags = FI_SEND | space_flag(message);
-	operation.counter = tx_.counter;
+	operation.counter = tx_.messages.counter;
 	operation.length = length;
-	return post(message, tx_, command, std::move(operation));
+	return start(message, command, std::move(operation));
 }
 
 ssize_t Endpoint::receive(const Message &message)
@@ -634,7 +645,7 @@ ssize_t Endpoint::receive(const Message &message)
 	set_buffer(command, message);
 	operation.kind = Operation::Kind::receive;
 	operation.flags = FI_RECV | space_flag(message);
-	operation.counter = rx_.counter;
+	operation.counter = rx_.messages.counter;
 	operation.buffer = first_byte(message);
 	operation.length = length_of(message);
 	if (message.flags & FI_MULTI_RECV) {
@@ -711,7 +722,7 @@ ssize_t Endpoint::receive_claimed(const Message &message)
 		command.flags = IBRELK_CMD_CLAIMED;
 		set_buffer(command, message);
 		operation.kind = Operation::Kind::receive;
-		operation.counter = rx_.counter;
+		operation.counter = rx_.messages.counter;
 		operation.buffer = first_byte(message);
 		operation.length = length_of(message);
 	}

@@ -86,14 +86,18 @@ public:
 	static void set_claim(void *context, std::uint64_t claim) noexcept;
 
 private:
+	// What counts operations of a kind.
+	struct Count {
+		Counter *counter = nullptr;
+		Use use;
+	};
 	// A direction: where its completions go, and what counts them.
 	struct Way {
 		CompletionQueue *queue = nullptr;
 		Use queue_use;
 		bool own = false;       // made here, for the counter
 		bool selective = false; // only operations with FI_COMPLETION are reported
-		Counter *counter = nullptr;
-		Use counter_use;
+		Count messages;
 	};
 
 	Endpoint(Domain &domain, const fi_info &info, void *context);
@@ -108,6 +112,7 @@ private:
 	ssize_t submit(const Command &command, Way &way);
 	result<Peer> peer(fi_addr_t index);
 	ssize_t post(const Message &message, Way &way, Command command, Operation &&operation);
+	ssize_t start(const Message &message, Command command, Operation &&operation);
 	ssize_t peek(const Message &message);
 	ssize_t receive_claimed(const Message &message);
 
