@@ -43,6 +43,7 @@ Side::Side(const Wish &wish)
 	wanted->tx_attr->op_flags = wish.tx_flags;
 	wanted->rx_attr->op_flags = wish.rx_flags;
 	wanted->domain_attr->av_type = wish.av;
+	wanted->domain_attr->mr_mode = wish.mr_mode;
 	info = get_info(wanted.get(), nullptr, wish.service, wish.service ? FI_SOURCE : 0);
 	if (!info)
 		throw std::runtime_error("no ibrelk here");
@@ -69,6 +70,10 @@ Side::Side(const Wish &wish)
 		open(received, [&](auto **c) { return fi_cntr_open(domain.get(), &cntr_attr, c, nullptr); });
 		EXPECT_EQ(fi_ep_bind(ep.get(), &sent->fid, FI_SEND), 0);
 		EXPECT_EQ(fi_ep_bind(ep.get(), &received->fid, FI_RECV), 0);
+		open(reads, [&](auto **c) { return fi_cntr_open(domain.get(), &cntr_attr, c, nullptr); });
+		open(writes, [&](auto **c) { return fi_cntr_open(domain.get(), &cntr_attr, c, nullptr); });
+		EXPECT_EQ(fi_ep_bind(ep.get(), &reads->fid, FI_READ), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &writes->fid, FI_WRITE), 0);
 	}
 	EXPECT_EQ(fi_enable(ep.get()), 0);
 }
@@ -132,6 +137,16 @@ fi_cq_err_entry Side::failed(const void *context, int error)
 	EXPECT_EQ(told.error.err, error);
 	EXPECT_EQ(told.error.op_context, context);
 	return told.error;
+}
+
+Owned<fid_mr> Side::share(void *memory, std::size_t bytes, std::uint64_t access) const
+{
+	Owned<fid_mr> region;
+
+	open(region, [&](auto **r) {
+		return fi_mr_reg(domain.get(), memory, bytes, access, 0, 0, 0, r, nullptr);
+	});
+	return region;
 }
 
 void Side::post(const std::function<ssize_t()> &operation)

@@ -21,6 +21,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 namespace ofi
@@ -56,6 +57,9 @@ Info get_info(const fi_info *wanted, const char *node = nullptr, const char *ser
 /// Bytes that say whose they are.
 std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed);
 
+/// What an application must agree to so that others reach its memory.
+inline constexpr int memory_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
 /// How long a test waits for what must come, however slow the machine.
 inline constexpr std::chrono::seconds patience(60);
 
@@ -70,6 +74,7 @@ struct Wish {
 	std::uint64_t bind_flags = 0; // FI_SELECTIVE_COMPLETION
 	bool counters = false;
 	bool queue = true;             // else there are only counters
+	int mr_mode = 0;               // memory_mr_mode: all that there is for memory of others
 	const char *service = nullptr; // a certain endpoint number
 };
 
@@ -98,6 +103,9 @@ public:
 	fi_cq_tagged_entry done(const void *context);
 	/// The next entry, which must be that error, of that context.
 	fi_cq_err_entry failed(const void *context, int error);
+	/// Lets others do this with its memory.
+	Owned<fid_mr> share(void *memory, std::size_t bytes,
+		std::uint64_t access = FI_REMOTE_READ | FI_REMOTE_WRITE) const;
 	/// Tries as long as there is no room.
 	static void post(const std::function<ssize_t()> &operation);
 
@@ -107,6 +115,8 @@ public:
 	Owned<fid_cq> cq;
 	Owned<fid_cntr> sent;
 	Owned<fid_cntr> received;
+	Owned<fid_cntr> reads;
+	Owned<fid_cntr> writes;
 	Owned<fid_av> av;
 	Owned<fid_ep> ep;
 };

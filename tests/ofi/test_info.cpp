@@ -28,7 +28,8 @@ TEST(Info, without_hints)
 		ours = ours->next;
 	ASSERT_NE(ours, nullptr);
 	EXPECT_EQ(ours->ep_attr->type, FI_EP_RDM);
-	EXPECT_EQ(ours->domain_attr->mr_mode, 0);
+	EXPECT_TRUE(ours->caps & FI_RMA);
+	EXPECT_EQ(ours->domain_attr->mr_mode, memory_mr_mode);
 	EXPECT_EQ(ours->domain_attr->data_progress, FI_PROGRESS_AUTO);
 	EXPECT_EQ(ours->domain_attr->max_ep_tx_ctx, 1U);
 	EXPECT_EQ(ours->mode, 0U);
@@ -39,7 +40,106 @@ TEST(Info, without_hints)
 
 	ASSERT_TRUE(again);
 	EXPECT_EQ(again->caps, ours->caps);
+	EXPECT_EQ(again->domain_attr->mr_mode, ours->domain_attr->mr_mode);
+	EXPECT_EQ(again->tx_attr->msg_order, ours->tx_attr->msg_order);
 	EXPECT_STREQ(again->domain_attr->name, ours->domain_attr->name);
+
+	Owned<fid_fabric> fabric;
+	Owned<fid_domain> domain;
+	Owned<fid_ep> ep;
+
+	open(fabric, [&](auto **f) { return fi_fabric(again->fabric_attr, f, nullptr); });
+	open(domain, [&](auto **d) { return fi_domain(fabric.get(), again.get(), d, nullptr); });
+	open(ep, [&](auto **e) { return fi_endpoint(domain.get(), again.get(), e, nullptr); });
+}
+
+// Who does not agree to how memory is shared has none that is.
+TEST(Info, memory_needs_its_mode)
+{
+	const Info wanted = hints();
+	constexpr std::uint64_t all = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	EXPECT_EQ(get_info(wanted.get())->caps & all, 0U);
+	for (const std::uint64_t caps : {FI_RMA, FI_MSG | FI_RMA, FI_RMA | FI_WRITE}) {
+		wanted->caps = caps;
+		for (const int mode :
+			{0, int{FI_MR_SCALABLE}, FI_MR_VIRT_ADDR, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED,
+				FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL}) {
+			wanted->domain_attr->mr_mode = mode;
+			EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << mode;
+		}
+		// More than what is needed is taken back, but for the older word.
+		for (const int mode :
+			{memory_mr_mode, memory_mr_mode | FI_MR_LOCAL | FI_MR_ENDPOINT, int{FI_MR_BASIC}}) {
+			wanted->domain_attr->mr_mode = mode;
+
+			const Info found = get_info(wanted.get());
+
+			ASSERT_TRUE(found) << mode;
+			EXPECT_EQ(found->domain_attr->mr_mode,
+				mode == int{FI_MR_BASIC} ? int{FI_MR_BASIC} : memory_mr_mode);
+			EXPECT_EQ(found->caps & all, caps & FI_WRITE ? FI_RMA | FI_WRITE : all);
+			EXPECT_EQ(found->caps & (FI_SEND | FI_RECV), caps & FI_MSG ? FI_SEND | FI_RECV : 0U);
+			EXPECT_EQ(found->domain_attr->mr_key_size, 8U);
+			EXPECT_EQ(found->domain_attr->mr_iov_limit, 1U);
+			EXPECT_EQ(found->tx_attr->rma_iov_limit, 1U);
+			EXPECT_EQ(found->ep_attr->max_order_waw_size, 0U);
+		}
+	}
+
+	// Before version 1.5 the provider had the choice.
+	for (const int mode : {int{FI_MR_UNSPEC}, int{FI_MR_BASIC}}) {
+		fi_info *found = nullptr;
+
+		wanted->domain_attr->mr_mode = mode;
+		ASSERT_EQ(fi_getinfo(FI_VERSION(1, 4), nullptr, nullptr, 0, wanted.get(), &found), 0);
+		EXPECT_EQ(found->domain_attr->mr_mode, int{FI_MR_BASIC});
+		fi_freeinfo(found);
+	}
+}
+
+// What is said of the order of what there is not holds.
+TEST(Info, order)
+{
+	constexpr std::uint64_t of_atomics =
+		FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+	for (const std::uint64_t order : {FI_ORDER_RAR, FI_ORDER_WAW, FI_ORDER_SAW, FI_ORDER_RMA_RAW}) {
+		const Info wanted = hints();
+
+		wanted->domain_attr->mr_mode = memory_mr_mode;
+		wanted->caps = FI_MSG | FI_TAGGED;
+		wanted->tx_attr->msg_order = FI_ORDER_SAS | of_atomics | order;
+		wanted->rx_attr->msg_order = wanted->tx_attr->msg_order;
+		EXPECT_TRUE(get_info(wanted.get()));
+		wanted->caps |= FI_RMA;
+		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << order;
+		wanted->tx_attr->msg_order = FI_ORDER_SAS | of_atomics;
+		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << order;
+		wanted->rx_attr->msg_order = FI_ORDER_SAS;
+		EXPECT_TRUE(get_info(wanted.get()));
+	}
+}
+
+// MPICH takes the capabilities that it was offered first, tries without a mode, and then with ours.
+TEST(Info, what_mpich_asks_for)
+{
+	const Info offered = get_info(hints().get());
+	const Info wanted = hints();
+
+	wanted->caps = offered->caps | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	wanted->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+	wanted->rx_attr->op_flags = FI_COMPLETION;
+	wanted->tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+		FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+	wanted->domain_attr->threading = FI_THREAD_DOMAIN;
+	wanted->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	wanted->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	wanted->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	wanted->domain_attr->av_type = FI_AV_TABLE;
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	wanted->domain_attr->mr_mode = memory_mr_mode;
+	EXPECT_TRUE(get_info(wanted.get()));
 }
 
 TEST(Info, primary_capabilities_are_those_that_were_asked_for)
@@ -114,9 +214,25 @@ TEST(Info, what_there_is_not)
 			[](fi_info &w) {
 				w.ep_attr->type = FI_EP_DGRAM;
 			}},
-		{"RMA",
+		{"RMA without its mode",
 			[](fi_info &w) {
 				w.caps = FI_MSG | FI_RMA;
+			}},
+		{"writes without RMA",
+			[](fi_info &w) {
+				w.caps = FI_MSG | FI_WRITE;
+				w.domain_attr->mr_mode = memory_mr_mode;
+			}},
+		{"events of RMA",
+			[](fi_info &w) {
+				w.caps = FI_RMA | FI_RMA_EVENT;
+				w.domain_attr->mr_mode = memory_mr_mode;
+			}},
+		{"several places of an operation",
+			[](fi_info &w) {
+				w.caps = FI_RMA;
+				w.domain_attr->mr_mode = memory_mr_mode;
+				w.tx_attr->rma_iov_limit = 2;
 			}},
 		{"atomics",
 			[](fi_info &w) {

@@ -32,6 +32,16 @@ int error_of(std::int32_t status) noexcept
 	}
 }
 
+// Of what was started here, and is not remembered.
+std::uint64_t flags_of(const Completion &completion) noexcept
+{
+	switch (completion.opcode) {
+	case IBRELK_OP_PUT: return FI_RMA | FI_WRITE;
+	case IBRELK_OP_GET: return FI_RMA | FI_READ;
+	default: return FI_SEND | (completion.flags & IBRELK_CQE_UNTAGGED ? FI_MSG : FI_TAGGED);
+	}
+}
+
 } // namespace
 
 fi_ops CompletionQueue::fid_ops = {
@@ -249,7 +259,7 @@ void CompletionQueue::handle_operation(const Completion &completion, Operation &
 		operations_.give_back(operation);
 }
 
-// A send that only its failure is told of, or nobody.
+// A send, read or write that only its failure is told of, or nobody.
 void CompletionQueue::handle_unreported(const Completion &completion)
 {
 	Endpoint *sender = endpoint(completion.endpoint);
@@ -262,7 +272,7 @@ void CompletionQueue::handle_unreported(const Completion &completion)
 		return;
 	}
 	entry.context = reinterpret_cast<void *>(completion.user_data & ~std::uint64_t{1});
-	entry.flags = FI_SEND | (completion.flags & IBRELK_CQE_UNTAGGED ? FI_MSG : FI_TAGGED);
+	entry.flags = flags_of(completion);
 	entry.status = completion.status;
 	entry.error = error_of(completion.status);
 	push(entry);

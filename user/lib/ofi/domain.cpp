@@ -6,6 +6,7 @@
 #include "cq.hpp"
 #include "ep.hpp"
 #include "info.hpp"
+#include "mr.hpp"
 #include "provider.hpp"
 
 namespace ibrelk::ofi
@@ -36,16 +37,15 @@ fi_ops_domain Domain::domain_ops = {
 	.endpoint2 = Endpoint::open_with_flags,
 };
 
-// No operation needs its memory registered, and there is no RMA yet that would let others reach it.
 fi_ops_mr Domain::mr_ops = {
 	.size = sizeof(fi_ops_mr),
-	.reg = unsupported,
-	.regv = unsupported,
-	.regattr = unsupported,
+	.reg = MemoryRegion::reg,
+	.regv = MemoryRegion::regv,
+	.regattr = MemoryRegion::regattr,
 };
 
-Domain::Domain(Fabric &fabric, Device device, const Query &query, void *context) noexcept :
-	fid_domain{}, fabric_(fabric.users()), device_(std::move(device)), query_(query)
+Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, void *context) noexcept :
+	fid_domain{}, fabric_(fabric.users()), device_(std::move(device)), query_(query), shares_(shares)
 {
 	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
 	ops = &domain_ops;
@@ -70,8 +70,9 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *c
 	if (!query)
 		return -query.error();
 
+	const bool shares = info->domain_attr && shares_memory(info->domain_attr->mr_mode);
 	auto *made = new (std::nothrow)
-		Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, context);
+		Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, shares, context);
 
 	if (!made)
 		return -FI_ENOMEM;

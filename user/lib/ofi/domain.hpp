@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A domain: one open /dev/ibrelk. Makes endpoints, address vectors, completion queues and counters.
+// A domain: one open /dev/ibrelk. Makes endpoints, address vectors, completion queues, counters and memory
+// regions.
 #pragma once
 
 #include <rdma/fi_domain.h>
@@ -28,13 +29,18 @@ public:
 	{
 		return query_;
 	}
+	/// Whether its memory may be registered for others.
+	[[nodiscard]] bool shares() const noexcept
+	{
+		return shares_;
+	}
 	Users &users() noexcept
 	{
 		return users_;
 	}
 
 private:
-	Domain(Fabric &fabric, Device device, const Query &query, void *context) noexcept;
+	Domain(Fabric &fabric, Device device, const Query &query, bool shares, void *context) noexcept;
 	static int close(Fid *any);
 	static int bind(Fid *any, Fid *other, std::uint64_t flags);
 	static int query_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
@@ -46,6 +52,7 @@ private:
 	Use fabric_;
 	Device device_;
 	Query query_;
+	const bool shares_;
 	Users users_;
 };
 

@@ -8,7 +8,6 @@
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
-#include <rdma/fi_rma.h>
 
 #include "info.hpp"
 #include "job.hpp"
@@ -26,12 +25,6 @@ constexpr std::uint64_t multi_messages_max = 256;
 constexpr std::uint64_t multi_message_bytes = 64;
 // The kernel does not soon give out numbers from here on again.
 constexpr std::uint32_t first_free_number = 65536;
-
-std::uint64_t length_of(const Message &message) noexcept
-{
-	return std::accumulate(message.pieces, message.pieces + message.count, std::uint64_t{0},
-		[](std::uint64_t sum, const iovec &piece) { return sum + piece.iov_len; });
-}
 
 // The strictest that is asked for.
 std::uint8_t level_of(std::uint64_t flags) noexcept
@@ -88,6 +81,12 @@ void *&claim_word(void *context) noexcept
 
 } // namespace
 
+std::uint64_t length_of(const iovec *pieces, std::size_t count) noexcept
+{
+	return std::accumulate(pieces, pieces + count, std::uint64_t{0},
+		[](std::uint64_t sum, const iovec &piece) { return sum + piece.iov_len; });
+}
+
 fi_ops Endpoint::fid_ops = {
 	.size = sizeof(fi_ops),
 	.close = Endpoint::close,
@@ -122,7 +121,8 @@ fi_ops_cm Endpoint::cm_ops = {
 	.join = unsupported,
 };
 
-fi_ops_rma Endpoint::rma_ops = {
+// Of an endpoint without the capability.
+fi_ops_rma Endpoint::no_rma_ops = {
 	.size = sizeof(fi_ops_rma),
 	.read = unsupported,
 	.readv = unsupported,
@@ -155,7 +155,7 @@ fi_ops_atomic Endpoint::atomic_ops = {
 // ---- life -------------------------------------------------------------------------------------------------
 
 Endpoint::Endpoint(Domain &domain, const fi_info &info, void *context) :
-	fid_ep{}, domain_(domain), domain_use_(domain.users()), caps_(info.caps ? info.caps : all_caps),
+	fid_ep{}, domain_(domain), domain_use_(domain.users()), caps_(caps_of(info)),
 	tx_flags_(info.tx_attr ? info.tx_attr->op_flags : 0),
 	rx_flags_(info.rx_attr ? info.rx_attr->op_flags : 0),
 	sends_(info.tx_attr && info.tx_attr->size ? info.tx_attr->size : sends_default)
@@ -164,7 +164,7 @@ Endpoint::Endpoint(Domain &domain, const fi_info &info, void *context) :
 	ops = &ep_ops;
 	cm = &cm_ops;
 	msg = &msg_ops;
-	rma = &rma_ops;
+	rma = caps_ & FI_RMA ? &rma_ops : &no_rma_ops;
 	tagged = &tagged_ops;
 	atomic = &atomic_ops;
 	if (info.src_addr && info.src_addrlen == sizeof(local_))
@@ -224,14 +224,14 @@ int Endpoint::bind_queue(CompletionQueue &queue, std::uint64_t flags)
 	return 0;
 }
 
-// Reads and writes have no counter as there are none.
+// What others read and write here is counted only where there is FI_RMA_EVENT.
 int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 {
-	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))
-		return -FI_EBADFLAGS;
-	const std::pair<std::uint64_t, Count *> kinds[] = {
-		{FI_SEND, &tx_.messages}, {FI_RECV, &rx_.messages}};
+	const std::pair<std::uint64_t, Count *> kinds[] = {{FI_SEND, &tx_.messages}, {FI_RECV, &rx_.messages},
+		{FI_READ, &tx_.reads}, {FI_WRITE, &tx_.writes}};
 
+	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE))
+		return -FI_EBADFLAGS;
 	for (const auto &[flag, count] : kinds) {
 		if ((flags & flag) && count->counter)
 			return -FI_EINVAL;
@@ -282,8 +282,10 @@ int Endpoint::open_way(Way &way)
 		way.selective = true;
 	}
 	way.queue->attach(*this);
-	if (way.messages.counter)
-		way.messages.counter->attach(*way.queue);
+	for (const Count *count : {&way.messages, &way.reads, &way.writes}) {
+		if (count->counter)
+			count->counter->attach(*way.queue);
+	}
 	return 0;
 }
 
@@ -292,8 +294,10 @@ void Endpoint::close_way(Way &way) noexcept
 {
 	if (!way.queue)
 		return;
-	if (way.messages.counter)
-		way.messages.counter->detach(*way.queue);
+	for (const Count *count : {&way.messages, &way.reads, &way.writes}) {
+		if (count->counter)
+			count->counter->detach(*way.queue);
+	}
 	way.queue->detach(*this);
 	if (!way.own)
 		return;
@@ -308,8 +312,8 @@ int Endpoint::enable()
 		return -FI_EOPBADSTATE;
 	if (!av_)
 		return -FI_ENOAV;
-	if (((caps_ & FI_SEND) && !tx_.queue && !tx_.messages.counter) ||
-		((caps_ & FI_RECV) && !rx_.queue && !rx_.messages.counter))
+	if (((caps_ & (FI_SEND | FI_READ | FI_WRITE)) && !tx_.is_watched()) ||
+		((caps_ & FI_RECV) && !rx_.is_watched()))
 		return -FI_ENOCQ;
 
 	const auto mode = wanted_mode();
@@ -556,7 +560,7 @@ ssize_t Endpoint::post(const Message &message, Way &way, Command command, Operat
 	return error;
 }
 
-// Begins a send; it is remembered only if it is counted, or somebody is to be told of its
+// Begins a send, read or write; it is remembered only if it is counted, or somebody is to be told of its
 // success.
 ssize_t Endpoint::start(const Message &message, Command command, Operation &&operation)
 {
@@ -584,7 +588,7 @@ ssize_t Endpoint::send(const Message &message)
 		return -FI_EINVAL;
 
 	const auto to = peer(message.address);
-	const std::uint64_t length = length_of(message);
+	const std::uint64_t length = length_of(message.pieces, message.count);
 
 	if (!to)
 		return -to.error();
@@ -614,6 +618,68 @@ ssize_t Endpoint::send(const Message &message)
 	operation.counter = tx_.messages.counter;
 	operation.length = length;
 	return start(message, command, std::move(operation));
+}
+
+// A read or write, of which only the opcode is known, and who counts it.
+ssize_t Endpoint::transfer(const Message &message, Command command, Operation &&operation)
+{
+	if (message.count > iov_limit || message.remote_count != 1)
+		return -FI_EINVAL;
+
+	const auto to = peer(message.address);
+	const std::uint64_t length = length_of(message.pieces, message.count);
+
+	if (!to)
+		return -to.error();
+	if (length != message.remote->len)
+		return -FI_EINVAL;
+	if (length > domain_.query().message_max)
+		return -FI_EMSGSIZE;
+	// As of a message.
+	if ((message.injected || (message.flags & FI_INJECT)) && length > domain_.query().eager_max)
+		return -FI_EMSGSIZE;
+	command.peer = *to;
+	command.remote_addr = message.remote->addr;
+	command.remote_key = message.remote->key;
+	set_buffer(command, message);
+	operation.kind = Operation::Kind::send;
+	operation.length = length;
+	return start(message, command, std::move(operation));
+}
+
+ssize_t Endpoint::read(const Message &message)
+{
+	Command command{};
+	Operation operation;
+
+	if (!kernel_)
+		return -FI_EOPBADSTATE;
+	if (!(caps_ & FI_READ))
+		return -FI_EOPNOTSUPP;
+	if (message.flags & ~read_flags)
+		return -FI_EBADFLAGS;
+	command.opcode = IBRELK_OP_GET;
+	operation.flags = FI_RMA | FI_READ;
+	operation.counter = tx_.reads.counter;
+	return transfer(message, command, std::move(operation));
+}
+
+// It is done when it is in its place: that is more than any level asks for.
+ssize_t Endpoint::write(const Message &message)
+{
+	Command command{};
+	Operation operation;
+
+	if (!kernel_)
+		return -FI_EOPBADSTATE;
+	if (!(caps_ & FI_WRITE))
+		return -FI_EOPNOTSUPP;
+	if (message.flags & ~write_flags)
+		return -FI_EBADFLAGS;
+	command.opcode = IBRELK_OP_PUT;
+	operation.flags = FI_RMA | FI_WRITE;
+	operation.counter = tx_.writes.counter;
+	return transfer(message, command, std::move(operation));
 }
 
 ssize_t Endpoint::receive(const Message &message)
@@ -647,7 +713,7 @@ ssize_t Endpoint::receive(const Message &message)
 	operation.flags = FI_RECV | space_flag(message);
 	operation.counter = rx_.messages.counter;
 	operation.buffer = first_byte(message);
-	operation.length = length_of(message);
+	operation.length = length_of(message.pieces, message.count);
 	if (message.flags & FI_MULTI_RECV) {
 		if (message.tagged)
 			return -FI_EBADFLAGS;
@@ -724,7 +790,7 @@ ssize_t Endpoint::receive_claimed(const Message &message)
 		operation.kind = Operation::Kind::receive;
 		operation.counter = rx_.messages.counter;
 		operation.buffer = first_byte(message);
-		operation.length = length_of(message);
+		operation.length = length_of(message.pieces, message.count);
 	}
 	return post(message, rx_, command, std::move(operation));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // An endpoint (FI_EP_RDM): the kernel's endpoint, made by fi_enable(), and what libfabric's words mean to it.
-// Operations come from msg.cpp and tagged.cpp.
+// Operations come from msg.cpp, tagged.cpp and rma.cpp.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
 
 #include <ibrelk/ibrelk.hpp>
 
@@ -27,20 +28,27 @@ namespace ibrelk::ofi
 
 extern fi_ops_msg msg_ops;
 extern fi_ops_tagged tagged_ops;
+extern fi_ops_rma rma_ops;
 
-/// A message as an operation has it; members that an operation does not have stay as they are here.
+/// A message, read or write as an operation has it; members that an operation does not have stay as they are
+/// here.
 struct Message {
 	const iovec *pieces;
 	std::size_t count;
 	fi_addr_t address;
 	void *context;
 	std::uint64_t flags;
-	bool tagged;
+	bool tagged = false;
 	std::uint64_t tag = 0;
 	std::uint64_t ignore = 0;
 	std::uint64_t data = 0;
+	const fi_rma_iov *remote = nullptr; // memory of the peer
+	std::size_t remote_count = 0;
 	bool injected = false; // fi_inject() and its relatives: success is never reported
 };
+
+/// Bytes of all pieces.
+std::uint64_t length_of(const iovec *pieces, std::size_t count) noexcept;
 
 class Endpoint : public fid_ep
 {
@@ -52,6 +60,9 @@ public:
 	ssize_t send(const Message &message);
 	/// A receive, or with FI_PEEK or FI_CLAIM something about a message that waits.
 	ssize_t receive(const Message &message);
+	/// From memory of the peer, and to it.
+	ssize_t read(const Message &message);
+	ssize_t write(const Message &message);
 
 	/// Flags of operations that have none of their own.
 	[[nodiscard]] std::uint64_t tx_flags() const noexcept
@@ -95,9 +106,16 @@ private:
 	struct Way {
 		CompletionQueue *queue = nullptr;
 		Use queue_use;
-		bool own = false;       // made here, for the counter
+		bool own = false;       // made here, for the counters
 		bool selective = false; // only operations with FI_COMPLETION are reported
 		Count messages;
+		Count reads; // these are of the way out
+		Count writes;
+
+		[[nodiscard]] bool is_watched() const noexcept
+		{
+			return queue || messages.counter || reads.counter || writes.counter;
+		}
 	};
 
 	Endpoint(Domain &domain, const fi_info &info, void *context);
@@ -113,6 +131,7 @@ private:
 	result<Peer> peer(fi_addr_t index);
 	ssize_t post(const Message &message, Way &way, Command command, Operation &&operation);
 	ssize_t start(const Message &message, Command command, Operation &&operation);
+	ssize_t transfer(const Message &message, Command command, Operation &&operation);
 	ssize_t peek(const Message &message);
 	ssize_t receive_claimed(const Message &message);
 
@@ -128,7 +147,7 @@ private:
 	static fi_ops fid_ops;
 	static fi_ops_ep ep_ops;
 	static fi_ops_cm cm_ops;
-	static fi_ops_rma rma_ops;
+	static fi_ops_rma no_rma_ops;
 	static fi_ops_atomic atomic_ops;
 
 	Domain &domain_;

@@ -39,17 +39,15 @@ struct Offer {
 	std::vector<Port> ports;
 };
 
-constexpr std::uint64_t rma_caps = FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-
-// All that is said of the order of reads and writes holds where there are none.
+constexpr std::uint64_t atomic_orders =
+	FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
 constexpr std::uint64_t rma_orders = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS | FI_ORDER_WAR |
 	FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW |
-	FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
-	FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
-constexpr std::uint64_t orders = FI_ORDER_SAS | rma_orders;
+	FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW;
 
-constexpr std::uint64_t tx_caps = FI_MSG | FI_TAGGED | FI_SEND;
-constexpr std::uint64_t rx_caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
+constexpr std::uint64_t tx_caps = message_caps | FI_SEND | memory_caps | FI_READ | FI_WRITE;
+constexpr std::uint64_t rx_caps = message_caps | FI_DIRECTED_RECV | FI_RECV | FI_MULTI_RECV | FI_SOURCE |
+	memory_caps | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 bool only(std::uint64_t asked, std::uint64_t offered) noexcept
@@ -104,38 +102,75 @@ result<Offer> offer()
 	return made;
 }
 
-// ---- what the hints ask for -------------------------------------------------------------------------------
+// ---- capabilities -----------------------------------------------------------------------------------------
 
-bool tx_fits(const fi_tx_attr *tx, const Query &query) noexcept
+// Before version 1.5 the modes were numbers, and no wish for any of them left the choice to the provider.
+bool may_share_memory(const fi_domain_attr *domain, std::uint32_t version) noexcept
 {
-	return !tx ||
-		(only(tx->caps, tx_caps | secondary_caps) && only(tx->op_flags, send_flags) &&
-			only(tx->msg_order, orders) && tx->comp_order == FI_ORDER_NONE &&
-			tx->inject_size <= query.eager_max && tx->size <= query.sends_max &&
-			tx->iov_limit <= iov_limit && tx->rma_iov_limit == 0);
+	return !domain || shares_memory(domain->mr_mode) ||
+		(FI_VERSION_LT(version, FI_VERSION(1, 5)) && domain->mr_mode == FI_MR_UNSPEC);
 }
 
-bool rx_fits(const fi_rx_attr *rx, const Query &query) noexcept
+// What may be done in one direction only: without any, all.
+std::uint64_t directions_for(std::uint64_t asked, std::uint64_t caps, std::uint64_t directions) noexcept
+{
+	if (asked & directions)
+		return asked & directions;
+	return asked & caps ? directions : 0;
+}
+
+// Of what is primary only what is asked for, as libfabric demands; what is secondary is there anyway.
+std::uint64_t caps_for(std::uint64_t asked, bool memory) noexcept
+{
+	if (!asked)
+		return memory ? all_caps : all_caps & ~all_memory_caps;
+	return (asked & primary_caps) | directions_for(asked, message_caps, message_direction_caps) |
+		directions_for(asked, memory_caps, memory_direction_caps) | secondary_caps;
+}
+
+// All that is said of the order of reads and writes holds where there are none. Where there are, a later one
+// may pass another that is long.
+std::uint64_t orders_for(std::uint64_t caps) noexcept
+{
+	return FI_ORDER_SAS | atomic_orders | (caps & memory_caps ? 0 : rma_orders);
+}
+
+// ---- what the hints ask for -------------------------------------------------------------------------------
+
+bool tx_fits(const fi_tx_attr *tx, std::uint64_t caps, const Query &query) noexcept
+{
+	return !tx ||
+		(only(tx->caps, (caps & tx_caps) | secondary_caps) && only(tx->op_flags, send_flags) &&
+			only(tx->msg_order, orders_for(caps)) && tx->comp_order == FI_ORDER_NONE &&
+			tx->inject_size <= query.eager_max && tx->size <= query.sends_max &&
+			tx->iov_limit <= iov_limit && tx->rma_iov_limit <= 1);
+}
+
+bool rx_fits(const fi_rx_attr *rx, std::uint64_t caps, const Query &query) noexcept
 {
 	return !rx ||
-		(only(rx->caps, rx_caps | secondary_caps) && only(rx->op_flags, recv_flags) &&
-			only(rx->msg_order, orders) && rx->comp_order == FI_ORDER_NONE &&
+		(only(rx->caps, (caps & rx_caps) | secondary_caps) && only(rx->op_flags, recv_flags) &&
+			only(rx->msg_order, orders_for(caps)) && rx->comp_order == FI_ORDER_NONE &&
 			rx->size <= query.recvs_max && rx->iov_limit <= iov_limit);
 }
 
-bool ep_fits(const fi_ep_attr *ep, const Query &query) noexcept
+bool ep_fits(const fi_ep_attr *ep, std::uint64_t caps, const Query &query) noexcept
 {
 	return !ep ||
 		((ep->type == FI_EP_UNSPEC || ep->type == FI_EP_RDM) &&
 			(ep->protocol == FI_PROTO_UNSPEC || ep->protocol == address_format) &&
 			ep->max_msg_size <= query.message_max && ep->tx_ctx_cnt <= 1 && ep->rx_ctx_cnt <= 1 &&
-			ep->auth_key_size == 0);
+			ep->auth_key_size == 0 &&
+			(!(caps & memory_caps) ||
+				(ep->max_order_raw_size == 0 && ep->max_order_war_size == 0 &&
+					ep->max_order_waw_size == 0)));
 }
 
 bool domain_fits(const fi_domain_attr *domain) noexcept
 {
 	return !domain ||
 		(only(domain->caps, domain_caps) && domain->cq_data_size <= cq_data_size &&
+			domain->mr_key_size <= mr_key_size && domain->mr_iov_limit <= 1 &&
 			domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
 			domain->auth_key_size == 0);
 }
@@ -145,27 +180,15 @@ bool fabric_fits(const fi_fabric_attr *fabric) noexcept
 	return !fabric || same_name(fabric->name, provider.name);
 }
 
-bool hints_fit(const fi_info &hints, const Query &query) noexcept
+bool hints_fit(const fi_info &hints, std::uint64_t caps, const Query &query) noexcept
 {
-	return only(hints.caps, all_caps) &&
-		(hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
-		tx_fits(hints.tx_attr, query) && rx_fits(hints.rx_attr, query) &&
-		ep_fits(hints.ep_attr, query) && domain_fits(hints.domain_attr) &&
+	return (hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
+		tx_fits(hints.tx_attr, caps, query) && rx_fits(hints.rx_attr, caps, query) &&
+		ep_fits(hints.ep_attr, caps, query) && domain_fits(hints.domain_attr) &&
 		fabric_fits(hints.fabric_attr);
 }
 
 // ---- what is answered -------------------------------------------------------------------------------------
-
-// Of what is primary only what is asked for, as libfabric demands; what is secondary is there anyway.
-std::uint64_t caps_for(std::uint64_t asked) noexcept
-{
-	if (!asked)
-		return all_caps;
-
-	const std::uint64_t direction = asked & direction_caps;
-
-	return (asked & primary_caps) | (direction ? direction : direction_caps) | secondary_caps;
-}
 
 std::uint64_t or_default(std::uint64_t asked, std::uint64_t otherwise) noexcept
 {
@@ -180,6 +203,7 @@ void fill_tx(fi_tx_attr &tx, const fi_tx_attr *asked, std::uint64_t caps, const 
 	tx.inject_size = query.eager_max;
 	tx.size = asked && asked->size ? asked->size : sends_default;
 	tx.iov_limit = iov_limit;
+	tx.rma_iov_limit = caps & memory_caps ? 1 : 0;
 }
 
 void fill_rx(fi_rx_attr &rx, const fi_rx_attr *asked, std::uint64_t caps) noexcept
@@ -203,17 +227,28 @@ void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, const Query &query) noexce
 	ep.rx_ctx_cnt = 1;
 }
 
-void fill_domain(fi_domain_attr &domain, const fi_domain_attr *asked) noexcept
+// Without RMA any mode is as good, and FI_MR_BASIC is not another one.
+int mr_mode_for(const fi_domain_attr *asked, std::uint64_t caps, std::uint32_t version) noexcept
+{
+	if (asked && (asked->mr_mode == FI_MR_BASIC || asked->mr_mode == FI_MR_SCALABLE))
+		return asked->mr_mode;
+	if (!(caps & all_memory_caps))
+		return 0;
+	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? static_cast<int>(FI_MR_BASIC) : memory_mr_mode;
+}
+
+void fill_domain(fi_domain_attr &domain, const fi_domain_attr *asked, std::uint64_t caps,
+	std::uint32_t version) noexcept
 {
 	domain.threading = asked && asked->threading != FI_THREAD_UNSPEC ? asked->threading : FI_THREAD_SAFE;
 	domain.control_progress = FI_PROGRESS_AUTO;
 	domain.data_progress = FI_PROGRESS_AUTO;
 	domain.resource_mgmt = FI_RM_ENABLED;
 	domain.av_type = asked && asked->av_type != FI_AV_UNSPEC ? asked->av_type : FI_AV_TABLE;
-	// Before version 1.5 the two modes were numbers; without RMA both are as good.
-	domain.mr_mode = asked && (asked->mr_mode == FI_MR_BASIC || asked->mr_mode == FI_MR_SCALABLE)
-		? asked->mr_mode
-		: 0;
+	domain.mr_mode = mr_mode_for(asked, caps, version);
+	domain.mr_key_size = mr_key_size;
+	domain.mr_iov_limit = 1;
+	domain.mr_cnt = 1024;
 	domain.cq_data_size = cq_data_size;
 	domain.cq_cnt = 1024;
 	domain.ep_cnt = 1024;
@@ -245,18 +280,19 @@ void set_address(void *&where, std::size_t &length, const ::ibrelk_addr &address
 	length = sizeof(address);
 }
 
-Info info_for(const Port &port, const Query &query, const fi_info *hints, std::uint32_t version)
+Info info_for(
+	const Port &port, const Query &query, const fi_info *hints, std::uint64_t caps, std::uint32_t version)
 {
 	Info info(fi_allocinfo());
 
 	if (!info)
 		throw std::bad_alloc();
-	info->caps = caps_for(hints ? hints->caps : 0);
+	info->caps = caps;
 	info->addr_format = address_format;
 	fill_tx(*info->tx_attr, hints ? hints->tx_attr : nullptr, info->caps, query);
 	fill_rx(*info->rx_attr, hints ? hints->rx_attr : nullptr, info->caps);
 	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, query);
-	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr);
+	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr, info->caps, version);
 	info->domain_attr->name = copy_of(port.device.c_str());
 	info->fabric_attr->name = copy_of(provider.name);
 	// libfabric itself adds who we are.
@@ -324,16 +360,22 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 	if (hints && hints->ep_attr && hints->ep_attr->type != FI_EP_UNSPEC &&
 		hints->ep_attr->type != FI_EP_RDM)
 		return -FI_ENODATA;
-	if (hints && (hints->caps & rma_caps))
+
+	const std::uint64_t asked = hints ? hints->caps : 0;
+	const bool memory = may_share_memory(hints ? hints->domain_attr : nullptr, version);
+
+	if (!only(asked, memory ? all_caps : all_caps & ~all_memory_caps) ||
+		((asked & memory_direction_caps) && !(asked & memory_caps)))
 		return -FI_ENODATA;
 
+	const std::uint64_t caps = caps_for(asked, memory);
 	const auto offered = offer();
 
 	if (!offered) {
 		FI_INFO(&provider, FI_LOG_CORE, "%s\n", ibrelk_error_text(IBRELK_CALL_OPEN, offered.error()));
 		return -FI_ENODATA;
 	}
-	if (hints && !hints_fit(*hints, offered->query))
+	if (hints && !hints_fit(*hints, caps, offered->query))
 		return -FI_ENODATA;
 
 	const auto ends = ends_of(node, service, flags, hints);
@@ -351,7 +393,7 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 		seen.push_back(port.device);
 		port.address.endpoint = ends->source.endpoint;
 
-		Info made = info_for(port, offered->query, hints, version);
+		Info made = info_for(port, offered->query, hints, caps, version);
 
 		if (ends->has_target)
 			set_address(made->dest_addr, made->dest_addrlen, ends->target);
@@ -371,9 +413,26 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 
 bool is_offered(const fi_info &asked) noexcept
 {
-	return only(asked.caps, all_caps) && (!asked.ep_attr || asked.ep_attr->type == FI_EP_RDM) &&
-		(!asked.tx_attr || only(asked.tx_attr->op_flags, send_flags)) &&
-		(!asked.rx_attr || only(asked.rx_attr->op_flags, recv_flags));
+	const std::uint64_t caps = caps_of(asked);
+
+	return only(caps,
+		       asked.domain_attr && shares_memory(asked.domain_attr->mr_mode)
+			       ? all_caps
+			       : all_caps & ~all_memory_caps) &&
+		(!asked.ep_attr || asked.ep_attr->type == FI_EP_RDM) &&
+		(!asked.tx_attr ||
+			(only(asked.tx_attr->op_flags, send_flags) &&
+				only(asked.tx_attr->msg_order, orders_for(caps)))) &&
+		(!asked.rx_attr ||
+			(only(asked.rx_attr->op_flags, recv_flags) &&
+				only(asked.rx_attr->msg_order, orders_for(caps))));
+}
+
+std::uint64_t caps_of(const fi_info &asked) noexcept
+{
+	if (asked.caps)
+		return asked.caps;
+	return caps_for(0, asked.domain_attr && shares_memory(asked.domain_attr->mr_mode));
 }
 
 int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,

@@ -15,4 +15,7 @@ int get_info(std::uint32_t version, const char *node, const char *service, std::
 /// Whether an fi_info that an application passes back asks for nothing that there is not.
 bool is_offered(const fi_info &asked) noexcept;
 
+/// Its capabilities: if it names none, all that its mr_mode allows.
+std::uint64_t caps_of(const fi_info &asked) noexcept;
+
 } // namespace ibrelk::ofi

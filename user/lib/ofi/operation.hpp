@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // What must be remembered of an operation until it is complete: the kernel gives 64 bits back, which are the
-// address of this. A send that nobody is to be told of, unless it fails, has none: its 64 bits are the
-// context of the application, with the lowest bit set, or Operation::injected.
+// address of this. A send, read or write that nobody is to be told of, unless it fails, has none: its 64 bits
+// are the context of the application, with the lowest bit set, or Operation::injected.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@ class Counter;
 class Endpoint;
 
 struct Operation {
-	enum class Kind : std::uint8_t { none, send, receive, peek };
+	enum class Kind : std::uint8_t { none, send, receive, peek }; // a read or write is like a send
 
 	void *context = nullptr;
 	Endpoint *endpoint = nullptr; // nullptr: it was closed, and nobody wants to know any more
 	Counter *counter = nullptr;
 	std::byte *buffer = nullptr;
 	std::uint64_t length = 0; // of the buffer
-	std::uint64_t flags = 0;  // of the completion: FI_SEND, FI_TAGGED ...
+	std::uint64_t flags = 0;  // of the completion: FI_SEND, FI_TAGGED, FI_RMA ...
 	Operation *next = nullptr;
 	Kind kind = Kind::none;
 	bool reported = false; // when it has succeeded
