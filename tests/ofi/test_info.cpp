@@ -18,6 +18,9 @@ std::string text_of(fid_av *av, const void *address)
 	return text.data();
 }
 
+constexpr std::uint64_t of_atomics =
+	FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
 // With hints that name nobody, ours is among what is found.
 TEST(Info, without_hints)
 {
@@ -29,6 +32,9 @@ TEST(Info, without_hints)
 	ASSERT_NE(ours, nullptr);
 	EXPECT_EQ(ours->ep_attr->type, FI_EP_RDM);
 	EXPECT_TRUE(ours->caps & FI_RMA);
+	EXPECT_TRUE(ours->caps & FI_ATOMIC);
+	EXPECT_EQ(ours->tx_attr->msg_order, FI_ORDER_SAS | of_atomics);
+	EXPECT_EQ(ours->rx_attr->msg_order, FI_ORDER_SAS | of_atomics);
 	EXPECT_EQ(ours->domain_attr->mr_mode, memory_mr_mode);
 	EXPECT_EQ(ours->domain_attr->data_progress, FI_PROGRESS_AUTO);
 	EXPECT_EQ(ours->domain_attr->max_ep_tx_ctx, 1U);
@@ -57,10 +63,12 @@ TEST(Info, without_hints)
 TEST(Info, memory_needs_its_mode)
 {
 	const Info wanted = hints();
-	constexpr std::uint64_t all = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	constexpr std::uint64_t all =
+		FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	constexpr std::uint64_t directions = all & ~(FI_RMA | FI_ATOMIC);
 
 	EXPECT_EQ(get_info(wanted.get())->caps & all, 0U);
-	for (const std::uint64_t caps : {FI_RMA, FI_MSG | FI_RMA, FI_RMA | FI_WRITE}) {
+	for (const std::uint64_t caps : {FI_RMA, FI_MSG | FI_RMA, FI_RMA | FI_WRITE, FI_ATOMIC}) {
 		wanted->caps = caps;
 		for (const int mode :
 			{0, int{FI_MR_SCALABLE}, FI_MR_VIRT_ADDR, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED,
@@ -78,12 +86,13 @@ TEST(Info, memory_needs_its_mode)
 			ASSERT_TRUE(found) << mode;
 			EXPECT_EQ(found->domain_attr->mr_mode,
 				mode == int{FI_MR_BASIC} ? int{FI_MR_BASIC} : memory_mr_mode);
-			EXPECT_EQ(found->caps & all, caps & FI_WRITE ? FI_RMA | FI_WRITE : all);
+			EXPECT_EQ(found->caps & (FI_RMA | FI_ATOMIC), caps & (FI_RMA | FI_ATOMIC));
+			EXPECT_EQ(found->caps & directions, caps & FI_WRITE ? FI_WRITE : directions);
 			EXPECT_EQ(found->caps & (FI_SEND | FI_RECV), caps & FI_MSG ? FI_SEND | FI_RECV : 0U);
 			EXPECT_EQ(found->domain_attr->mr_key_size, 8U);
 			EXPECT_EQ(found->domain_attr->mr_iov_limit, 1U);
 			EXPECT_EQ(found->tx_attr->rma_iov_limit, 1U);
-			EXPECT_EQ(found->ep_attr->max_order_waw_size, 0U);
+			EXPECT_EQ(found->ep_attr->max_order_waw_size, caps & FI_ATOMIC ? 64U : 0U);
 		}
 	}
 
@@ -101,9 +110,6 @@ TEST(Info, memory_needs_its_mode)
 // What is said of the order of what there is not holds.
 TEST(Info, order)
 {
-	constexpr std::uint64_t of_atomics =
-		FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
-
 	for (const std::uint64_t order : {FI_ORDER_RAR, FI_ORDER_WAW, FI_ORDER_SAW, FI_ORDER_RMA_RAW}) {
 		const Info wanted = hints();
 
@@ -112,7 +118,7 @@ TEST(Info, order)
 		wanted->tx_attr->msg_order = FI_ORDER_SAS | of_atomics | order;
 		wanted->rx_attr->msg_order = wanted->tx_attr->msg_order;
 		EXPECT_TRUE(get_info(wanted.get()));
-		wanted->caps |= FI_RMA;
+		wanted->caps |= FI_RMA | FI_ATOMIC;
 		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << order;
 		wanted->tx_attr->msg_order = FI_ORDER_SAS | of_atomics;
 		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << order;
@@ -127,11 +133,11 @@ TEST(Info, what_mpich_asks_for)
 	const Info offered = get_info(hints().get());
 	const Info wanted = hints();
 
-	wanted->caps = offered->caps | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	wanted->caps =
+		offered->caps | FI_RMA | FI_ATOMIC | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 	wanted->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
 	wanted->rx_attr->op_flags = FI_COMPLETION;
-	wanted->tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
-		FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+	wanted->tx_attr->msg_order = FI_ORDER_SAS | of_atomics;
 	wanted->domain_attr->threading = FI_THREAD_DOMAIN;
 	wanted->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	wanted->domain_attr->control_progress = FI_PROGRESS_MANUAL;
@@ -139,7 +145,38 @@ TEST(Info, what_mpich_asks_for)
 	wanted->domain_attr->av_type = FI_AV_TABLE;
 	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
 	wanted->domain_attr->mr_mode = memory_mr_mode;
-	EXPECT_TRUE(get_info(wanted.get()));
+
+	const Info found = get_info(wanted.get());
+
+	ASSERT_TRUE(found);
+	// Or it would make them of messages.
+	EXPECT_EQ(found->tx_attr->msg_order & of_atomics, of_atomics);
+	EXPECT_GE(found->ep_attr->max_order_waw_size, 8U);
+	EXPECT_GE(found->ep_attr->max_order_raw_size, 8U);
+	EXPECT_GE(found->ep_attr->max_order_war_size, 8U);
+}
+
+// As Open MPI's btl/ofi asks, which has no use for messages.
+TEST(Info, what_open_mpi_asks_for_one_sided)
+{
+	const Info wanted = hints();
+
+	wanted->mode = FI_CONTEXT | FI_CONTEXT2;
+	wanted->caps = FI_RMA | FI_ATOMIC;
+	wanted->tx_attr->iov_limit = 1;
+	wanted->rx_attr->iov_limit = 1;
+	wanted->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+	wanted->domain_attr->mr_mode = memory_mr_mode;
+
+	fi_info *list = nullptr;
+
+	ASSERT_EQ(fi_getinfo(FI_VERSION(1, 5), nullptr, nullptr, 0, wanted.get(), &list), 0);
+
+	const Info found(list);
+
+	EXPECT_EQ(found->caps & (FI_RMA | FI_ATOMIC), FI_RMA | FI_ATOMIC);
+	EXPECT_EQ(found->domain_attr->mr_mode, memory_mr_mode);
+	EXPECT_EQ(found->tx_attr->op_flags, FI_DELIVERY_COMPLETE);
 }
 
 TEST(Info, primary_capabilities_are_those_that_were_asked_for)

@@ -38,6 +38,7 @@ std::uint64_t flags_of(const Completion &completion) noexcept
 	switch (completion.opcode) {
 	case IBRELK_OP_PUT: return FI_RMA | FI_WRITE;
 	case IBRELK_OP_GET: return FI_RMA | FI_READ;
+	case IBRELK_OP_ATOMIC: return FI_ATOMIC | FI_WRITE;
 	default: return FI_SEND | (completion.flags & IBRELK_CQE_UNTAGGED ? FI_MSG : FI_TAGGED);
 	}
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "domain.hpp"
 
+#include "atomic.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
@@ -102,9 +103,16 @@ int Domain::bind(Fid *, Fid *other, std::uint64_t flags)
 	return other->fclass == FI_CLASS_EQ && flags == 0 ? 0 : -FI_EINVAL;
 }
 
-int Domain::query_atomic(fid_domain *, fi_datatype, fi_op, fi_atomic_attr *, std::uint64_t)
+int Domain::query_atomic(
+	fid_domain *, fi_datatype datatype, fi_op op, fi_atomic_attr *attr, std::uint64_t flags)
 {
-	return -FI_EOPNOTSUPP;
+	switch (flags) {
+	case 0: return limits_of(AtomicKind::base, datatype, op, *attr);
+	case FI_FETCH_ATOMIC: return limits_of(AtomicKind::fetch, datatype, op, *attr);
+	case FI_COMPARE_ATOMIC: return limits_of(AtomicKind::compare, datatype, op, *attr);
+	// In receives that are posted nothing is computed.
+	default: return flags & FI_TAGGED ? -FI_EOPNOTSUPP : -FI_EBADFLAGS;
+	}
 }
 
 } // namespace ibrelk::ofi

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <numeric>
 
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 
 #include "info.hpp"
@@ -121,7 +120,7 @@ fi_ops_cm Endpoint::cm_ops = {
 	.join = unsupported,
 };
 
-// Of an endpoint without the capability.
+// Of an endpoint without the capability, as the next one.
 fi_ops_rma Endpoint::no_rma_ops = {
 	.size = sizeof(fi_ops_rma),
 	.read = unsupported,
@@ -135,7 +134,7 @@ fi_ops_rma Endpoint::no_rma_ops = {
 	.injectdata = unsupported,
 };
 
-fi_ops_atomic Endpoint::atomic_ops = {
+fi_ops_atomic Endpoint::no_atomic_ops = {
 	.size = sizeof(fi_ops_atomic),
 	.write = unsupported,
 	.writev = unsupported,
@@ -166,7 +165,7 @@ Endpoint::Endpoint(Domain &domain, const fi_info &info, void *context) :
 	msg = &msg_ops;
 	rma = caps_ & FI_RMA ? &rma_ops : &no_rma_ops;
 	tagged = &tagged_ops;
-	atomic = &atomic_ops;
+	fid_ep::atomic = caps_ & FI_ATOMIC ? &atomic_ops : &no_atomic_ops;
 	if (info.src_addr && info.src_addrlen == sizeof(local_))
 		std::memcpy(&local_, info.src_addr, sizeof(local_));
 }
@@ -728,6 +727,49 @@ ssize_t Endpoint::receive(const Message &message)
 		operation.multi_receive = true;
 	}
 	return post(message, rx_, command, std::move(operation));
+}
+
+ssize_t Endpoint::atomic(const Atomic &atomic)
+{
+	const bool fetches = atomic.kind != AtomicKind::base;
+	fi_atomic_attr limits{};
+	Operation operation;
+
+	if (!kernel_)
+		return -FI_EOPBADSTATE;
+	if (!(caps_ & (fetches ? FI_READ : FI_WRITE)))
+		return -FI_EOPNOTSUPP;
+	if (atomic.flags & ~write_flags)
+		return -FI_EBADFLAGS;
+	if (const int error = limits_of(atomic.kind, atomic.type, atomic.op, limits))
+		return error;
+	if (fetches && !atomic.result)
+		return -FI_EINVAL;
+	if (atomic.count > limits.count)
+		return -FI_EMSGSIZE;
+
+	const auto to = peer(atomic.address);
+
+	if (!to)
+		return -to.error();
+
+	const Message message{.pieces = nullptr,
+		.count = 0,
+		.address = atomic.address,
+		.context = atomic.context,
+		.flags = atomic.flags,
+		.injected = atomic.injected};
+	const Command command = ibrelk_command_atomic(*to, kernel_atomic(atomic.type, atomic.op),
+		atomic.operand, atomic.compare, atomic.result, atomic.count * limits.size, atomic.remote_addr,
+		atomic.remote_key, 0);
+
+	operation.kind = Operation::Kind::send;
+	operation.length = command.length;
+	operation.flags = FI_ATOMIC | (fetches ? FI_READ : FI_WRITE);
+	operation.counter = (fetches ? tx_.reads : tx_.writes).counter;
+	// The kernel does not tell which kind it was that has failed.
+	return fetches ? post(message, tx_, command, std::move(operation))
+		       : start(message, command, std::move(operation));
 }
 
 // ---- messages that wait -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // An endpoint (FI_EP_RDM): the kernel's endpoint, made by fi_enable(), and what libfabric's words mean to it.
-// Operations come from msg.cpp, tagged.cpp and rma.cpp.
+// Operations come from msg.cpp, tagged.cpp, rma.cpp and atomic.cpp.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 
 #include <ibrelk/ibrelk.hpp>
 
+#include "atomic.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
@@ -63,6 +64,8 @@ public:
 	/// From memory of the peer, and to it.
 	ssize_t read(const Message &message);
 	ssize_t write(const Message &message);
+	/// Computes there.
+	ssize_t atomic(const Atomic &atomic);
 
 	/// Flags of operations that have none of their own.
 	[[nodiscard]] std::uint64_t tx_flags() const noexcept
@@ -148,7 +151,7 @@ private:
 	static fi_ops_ep ep_ops;
 	static fi_ops_cm cm_ops;
 	static fi_ops_rma no_rma_ops;
-	static fi_ops_atomic atomic_ops;
+	static fi_ops_atomic no_atomic_ops;
 
 	Domain &domain_;
 	Use domain_use_;

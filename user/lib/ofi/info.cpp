@@ -129,10 +129,22 @@ std::uint64_t caps_for(std::uint64_t asked, bool memory) noexcept
 }
 
 // All that is said of the order of reads and writes holds where there are none. Where there are, a later one
-// may pass another that is long.
+// may pass another that is long. Atomics are in order.
 std::uint64_t orders_for(std::uint64_t caps) noexcept
 {
 	return FI_ORDER_SAS | atomic_orders | (caps & memory_caps ? 0 : rma_orders);
+}
+
+// Bytes up to which their order is that of what they do, too.
+std::size_t max_order_size(std::uint64_t caps) noexcept
+{
+	return caps & FI_ATOMIC ? IBRELK_ATOMIC_BYTES : 0;
+}
+
+// What is told even if it was not asked for.
+std::uint64_t offered_orders(std::uint64_t caps) noexcept
+{
+	return FI_ORDER_SAS | (caps & FI_ATOMIC ? atomic_orders : 0);
 }
 
 // ---- what the hints ask for -------------------------------------------------------------------------------
@@ -162,8 +174,8 @@ bool ep_fits(const fi_ep_attr *ep, std::uint64_t caps, const Query &query) noexc
 			ep->max_msg_size <= query.message_max && ep->tx_ctx_cnt <= 1 && ep->rx_ctx_cnt <= 1 &&
 			ep->auth_key_size == 0 &&
 			(!(caps & memory_caps) ||
-				(ep->max_order_raw_size == 0 && ep->max_order_war_size == 0 &&
-					ep->max_order_waw_size == 0)));
+				std::max({ep->max_order_raw_size, ep->max_order_war_size,
+					ep->max_order_waw_size}) <= max_order_size(caps)));
 }
 
 bool domain_fits(const fi_domain_attr *domain) noexcept
@@ -199,7 +211,7 @@ void fill_tx(fi_tx_attr &tx, const fi_tx_attr *asked, std::uint64_t caps, const 
 {
 	tx.caps = caps & tx_caps;
 	tx.op_flags = asked ? asked->op_flags : 0;
-	tx.msg_order = FI_ORDER_SAS | (asked ? asked->msg_order : 0);
+	tx.msg_order = offered_orders(caps) | (asked ? asked->msg_order : 0);
 	tx.inject_size = query.eager_max;
 	tx.size = asked && asked->size ? asked->size : sends_default;
 	tx.iov_limit = iov_limit;
@@ -210,18 +222,21 @@ void fill_rx(fi_rx_attr &rx, const fi_rx_attr *asked, std::uint64_t caps) noexce
 {
 	rx.caps = caps & rx_caps;
 	rx.op_flags = asked ? asked->op_flags : 0;
-	rx.msg_order = FI_ORDER_SAS | (asked ? asked->msg_order : 0);
+	rx.msg_order = offered_orders(caps) | (asked ? asked->msg_order : 0);
 	rx.total_buffered_recv = asked ? asked->total_buffered_recv : 0;
 	rx.size = asked && asked->size ? asked->size : recvs_default;
 	rx.iov_limit = iov_limit;
 }
 
-void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, const Query &query) noexcept
+void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, std::uint64_t caps, const Query &query) noexcept
 {
 	ep.type = FI_EP_RDM;
 	ep.protocol = address_format;
 	ep.protocol_version = query.protocol_version;
 	ep.max_msg_size = query.message_max;
+	ep.max_order_raw_size = max_order_size(caps);
+	ep.max_order_war_size = max_order_size(caps);
+	ep.max_order_waw_size = max_order_size(caps);
 	ep.mem_tag_format = or_default(asked ? asked->mem_tag_format : 0, 0xaaaaaaaaaaaaaaaau);
 	ep.tx_ctx_cnt = 1;
 	ep.rx_ctx_cnt = 1;
@@ -291,7 +306,7 @@ Info info_for(
 	info->addr_format = address_format;
 	fill_tx(*info->tx_attr, hints ? hints->tx_attr : nullptr, info->caps, query);
 	fill_rx(*info->rx_attr, hints ? hints->rx_attr : nullptr, info->caps);
-	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, query);
+	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, info->caps, query);
 	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr, info->caps, version);
 	info->domain_attr->name = copy_of(port.device.c_str());
 	info->fabric_attr->name = copy_of(provider.name);

@@ -34,7 +34,7 @@ constexpr std::uint32_t address_format = FI_PROV_SPECIFIC | 0x1b7e1;
 
 constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
 constexpr std::uint64_t message_direction_caps = FI_SEND | FI_RECV;
-constexpr std::uint64_t memory_caps = FI_RMA;
+constexpr std::uint64_t memory_caps = FI_RMA | FI_ATOMIC;
 constexpr std::uint64_t memory_direction_caps = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t primary_caps = message_caps | memory_caps | FI_DIRECTED_RECV;
 constexpr std::uint64_t secondary_caps = FI_MULTI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
@@ -56,7 +56,7 @@ constexpr std::uint64_t level_flags =
 /// Of operations; FI_MORE is a hint that we have no use for.
 constexpr std::uint64_t send_flags = FI_COMPLETION | FI_INJECT | FI_MORE | FI_REMOTE_CQ_DATA | level_flags;
 constexpr std::uint64_t recv_flags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
-/// A write completes when it is in its place, so to any level.
+/// A write completes when it is in its place, so to any level, and an atomic when it is done.
 constexpr std::uint64_t write_flags = FI_COMPLETION | FI_INJECT | FI_MORE | level_flags;
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | level_flags;
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Atomics: integers of 32 and 64 bits, which the peer's kernel computes with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <rdma/fi_atomic.h>
+
+namespace ibrelk::ofi
+{
+
+extern fi_ops_atomic atomic_ops;
+
+/// What comes back, and what goes there for it: nothing; what was there before; the same, and a comparison.
+enum class AtomicKind : std::uint8_t { base, fetch, compare };
+
+/// An atomic as an operation has it; members that an operation does not have stay as they are here.
+struct Atomic {
+	AtomicKind kind;
+	fi_datatype type;
+	fi_op op;
+	std::size_t count; // elements of each buffer
+	fi_addr_t address;
+	std::uint64_t remote_addr;
+	std::uint64_t remote_key;
+	void *context;
+	std::uint64_t flags;
+	const void *operand = nullptr;
+	const void *compare = nullptr;
+	void *result = nullptr;
+	bool injected = false;
+};
+
+/// How many elements one may have, and their size; -FI_EOPNOTSUPP.
+int limits_of(AtomicKind kind, fi_datatype type, fi_op op, fi_atomic_attr &limits) noexcept;
+
+/// The kernel's word for what limits_of() allows.
+std::uint32_t kernel_atomic(fi_datatype type, fi_op op) noexcept;
+
+} // namespace ibrelk::ofi
