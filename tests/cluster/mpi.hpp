@@ -20,6 +20,11 @@ struct Job {
 	std::string mpich = "";      // folder of an MPICH, instead of Open MPI
 };
 
+/// Options by which Open MPI's windows go by RMA. Only told by its name does osc/rdma take this BTL at once,
+/// and only told so does that take our provider.
+inline const std::string by_rma = "--mca osc rdma --mca osc_rdma_btl_names ofi --mca btl ofi,self --mca "
+				  "btl_ofi_provider_include ibrelk";
+
 /// Makes the nodes such that mpirun can start processes there. Does no harm where they are already.
 void prepare(lab::Lab &lab);
 

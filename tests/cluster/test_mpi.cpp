@@ -36,6 +36,16 @@ protected:
 		return result;
 	}
 
+	// The same, and that so many of them were puts, gets and atomics.
+	static Result run_remote(const mpi::Job &job, long messages)
+	{
+		auto remote = growth(2, "rx_remote", job.mode);
+		const Result result = run(job, messages);
+
+		EXPECT_GE(remote.value(), messages) << result.output;
+		return result;
+	}
+
 	static void expect_verified(const Result &result, const std::string &verified = "verified")
 	{
 		EXPECT_EQ(result.status, 0) << result.output;
@@ -121,6 +131,40 @@ TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
 
 	by_messages.options = "--mca osc pt2pt";
 	expect_verified(run_while_packets_are_lost(by_messages, 400), "verified 16");
+}
+
+// The same by puts, gets and atomics of ours: windows are osc/rdma's then, by btl/ofi; messages go as before.
+TEST_P(Mpi, one_sided_by_rma)
+{
+	mpi::Job by_rma = job("onesided", 2);
+
+	by_rma.options = mpi::by_rma + " --mca osc_rdma_acc_use_amo 0";
+	expect_verified(run_remote(by_rma, 400), "verified 16");
+}
+
+TEST_P(Mpi, one_sided_by_rma_while_packets_are_lost)
+{
+	mpi::Job by_rma = job("onesided");
+	auto remote = growth(2, "rx_remote", by_rma.mode);
+
+	by_rma.options = mpi::by_rma + " --mca osc_rdma_acc_use_amo 0";
+	expect_verified(run_while_packets_are_lost(by_rma, 400), "verified 16");
+	EXPECT_GE(remote.value(), 400);
+}
+
+// What btl/ofi knows of the operations of MPI is done by one atomic each; it ends at those that it does not
+// know.
+TEST_P(Mpi, one_sided_by_atomics)
+{
+	for (const std::string piece : {"tickets", "'compare and swap'"}) {
+		mpi::Job atomics = job("onesided " + piece);
+		auto remote = growth(2, "tx_remote", atomics.mode);
+
+		// All are for rank 0, which is on node 1.
+		atomics.options = mpi::by_rma;
+		expect_verified(run(atomics, 1), "verified 1");
+		EXPECT_GE(remote.value(), 10);
+	}
 }
 
 // The job dies, and says why; nothing stays behind.
