@@ -543,6 +543,12 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
  * Return: 0; -ENOMEM, or as ibr_access_begin(): nothing was computed. Context: path->lock held.
  */
 int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message);
+/** ibr_send_asks() - is it a get or an atomic, which sends no data but its request? */
+static inline bool ibr_send_asks(const struct ibr_send *send)
+{
+	return send->opcode == IBRELK_OP_GET || send->opcode == IBRELK_OP_ATOMIC;
+}
+
 void ibr_send_get(struct ibr_send *send);
 void ibr_send_put(struct ibr_send *send);
 /** ibr_send_complete() - tell the user, once. Context: any */

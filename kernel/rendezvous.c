@@ -571,7 +571,7 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 		path->counters.drop_flow++;
 		return;
 	}
-	if (send->answer || !unit || offset > send->length || length > send->length - offset) {
+	if (ibr_send_asks(send) || !unit || offset > send->length || length > send->length - offset) {
 		path->counters.drop_malformed++;
 		return;
 	}

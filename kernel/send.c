@@ -57,11 +57,6 @@ static struct ibr_send *send_alloc(gfp_t gfp)
 	return send;
 }
 
-static bool send_asks(const struct ibr_send *send)
-{
-	return send->opcode == IBRELK_OP_GET || send->opcode == IBRELK_OP_ATOMIC;
-}
-
 /* Does something come back that it ends with? */
 static bool send_is_answered(const struct ibr_send *send)
 {
@@ -393,7 +388,7 @@ void ibr_send_acked(struct ibr_send *send)
 static void send_announcement(const struct ibr_outflow *flow, const struct ibr_send *send, struct wire_frame *frame)
 {
 	frame->flow = cpu_to_le32(flow->remote_handle);
-	if (send_asks(send)) {
+	if (ibr_send_asks(send)) {
 		frame->type = send->atomic ? WIRE_FRAME_ATOMIC : WIRE_FRAME_ASK;
 		frame->flags = send->atomic;
 		frame->ask.sequence = cpu_to_le32(flow->sequence);
@@ -459,8 +454,8 @@ static bool send_rts(struct ibr_path *path, struct ibr_outflow *flow, struct ibr
 	if (path->native)
 		list_add_tail(&send->announcing, &flow->announcing);
 	list_move_tail(&send->link, &flow->sent);
-	path->counters.tx_rendezvous += !send_asks(send);
-	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT || send_asks(send);
+	path->counters.tx_rendezvous += !ibr_send_asks(send);
+	path->counters.tx_remote += send->opcode == IBRELK_OP_PUT || ibr_send_asks(send);
 	return true;
 }
 

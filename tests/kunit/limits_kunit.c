@@ -314,6 +314,49 @@ static void units_forged(struct kunit *test)
 	world_check(test);
 }
 
+/* A CTS for what has nothing to send, be it a get whose answer is on its way. */
+static void asks_forged(struct kunit *test)
+{
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long here = user_alloc(test, PAGE_SIZE);
+	const struct ibrelk_command asks[] = {
+		{ .opcode = IBRELK_OP_GET, .peer = peer, .addr = here, .length = PAGE_SIZE },
+		{ .opcode = IBRELK_OP_ATOMIC, .peer = peer, .addr = here, .length = 8,
+		  .messages = IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, IBRELK_ATOMIC_U64) },
+		{ .opcode = IBRELK_OP_ATOMIC, .peer = peer, .addr = here, .length = 8, .tag = here,
+		  .messages = IBRELK_ATOMIC(IBRELK_ATOMIC_SUM, IBRELK_ATOMIC_U64) },
+	};
+	struct wire_frame frame = { .type = WIRE_FRAME_CTS, .cts.length = cpu_to_le32(8), .cts.unit = cpu_to_le32(8) };
+	struct ibr_outflow *flow = ibr_outflow_get(a->endpoint, ibr_contact_find(a->endpoint, peer));
+	struct ibr_recv *answer;
+	struct ibr_send *send;
+	u64 dropped;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(flow));
+	for (i = 0; i < ARRAY_SIZE(asks); i++) {
+		send = ibr_send_create(flow, &asks[i]);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(send));
+		spin_lock_bh(&path->lock);
+		KUNIT_EXPECT_EQ(test, ibr_handle_add(path, &send->h, IBR_HANDLE_SEND), 0);
+		answer = send->answer;
+		send->answer = NULL;
+		frame.flow = cpu_to_le32(send->h.id);
+		dropped = path->counters.drop_malformed;
+		ibr_rendezvous_receive(path, &frame, NULL);
+		KUNIT_EXPECT_EQ(test, path->counters.drop_malformed, dropped + 1);
+		KUNIT_EXPECT_EQ(test, send->windows, 0u);
+		send->answer = answer;
+		ibr_handle_remove(path, &send->h);
+		spin_unlock_bh(&path->lock);
+		ibr_send_discard(send);
+	}
+	ibr_outflow_put(flow);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* News of a flow that an earlier copy of the request had made, or not made, do not end the one that is open. */
 static void answers_to_copies(struct kunit *test)
 {
@@ -744,6 +787,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),
 	KUNIT_CASE_PARAM(units_forged, mode_next),
+	KUNIT_CASE(asks_forged),
 	KUNIT_CASE_PARAM(answers_to_copies, mode_next),
 	KUNIT_CASE(paths_pruned),
 	KUNIT_CASE(sources_exhausted),
