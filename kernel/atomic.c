@@ -9,6 +9,8 @@
 
 #include "atomic.h"
 
+static_assert(sizeof(unsigned long) == sizeof(u64), "a processor that compares and exchanges 64 bits");
+
 static bool is_signed(u8 type)
 {
 	return type == IBRELK_ATOMIC_S32 || type == IBRELK_ATOMIC_S64;

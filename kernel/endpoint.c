@@ -402,7 +402,7 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	if (IS_ERR(send)) {
 		ret = PTR_ERR(send);
 	} else {
-		length = send->answer ? 0 : send->length;
+		length = ibr_send_asks(send) ? 0 : send->length;
 		ret = ibr_outflow_queue(flow, send, undriven);
 		if (ret)
 			ibr_send_discard(send);

@@ -54,7 +54,7 @@ struct poll_table_struct;
  * @room: who waits for @sends or @recvs to fall below its maximum
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
- * @tx_remote: puts and gets among them
+ * @tx_remote: puts, gets and atomics among them
  * @answer_bytes: copies of what was got from the process, on their way out; at most @unexpected_max
  * @bounced_bytes: bytes, sent or received, that went through a bounce buffer
  * @free_work: frees it, because the last reference may go where nobody can sleep

@@ -358,7 +358,7 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 		return ret;
 	}
 	path->counters.tx_messages++;
-	path->counters.tx_bytes += send->answer ? 0 : send->length;
+	path->counters.tx_bytes += ibr_send_asks(send) ? 0 : send->length;
 	list_add_tail(&send->link, &flow->queue);
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
@@ -490,13 +490,19 @@ void ibr_outflow_idle(struct ibr_outflow *flow)
 	}
 }
 
+/* Is it all here? Of an atomic that fetches, what was there would have to go to the process. */
+static bool send_is_buffered(const struct ibr_send *send)
+{
+	return send->data || (send->atomic && !(send->atomic & WIRE_ATOMIC_FETCH));
+}
+
 /* Give up what refers to the process's memory, at most @budget sends. Return: what is left of it. */
 static u32 outflow_abort_pinned(struct list_head *sends, u32 budget)
 {
 	struct ibr_send *send, *next;
 
 	list_for_each_entry_safe(send, next, sends, link) {
-		if (send->data)
+		if (send_is_buffered(send))
 			continue;
 		if (!budget)
 			break;

@@ -153,11 +153,14 @@ static int region_use(struct ibr_space *space, u64 key, u64 address, void *data,
 	spin_lock_bh(&region->lock);
 	ret = region_stand(region, &umem, address, length, rights);
 	if (!ret) {
-		if (atomic)
+		/* Half of an atomic would be wrong; of a put it does not matter. */
+		if (ibr_umem_gone(&umem, length))
+			ret = -EFAULT;
+		else if (atomic)
 			region_compute(&umem, atomic, data);
 		else
 			region_copy(&umem, data, length, rights);
-		if (ibr_umem_gone(&umem, length))
+		if (!atomic && ibr_umem_gone(&umem, length))
 			ret = -EFAULT;
 		ibr_umem_finish(&umem, false, region_stood);
 	}
