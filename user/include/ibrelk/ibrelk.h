@@ -321,9 +321,8 @@ static inline struct ibrelk_command ibrelk_command_send(
  *
  * It completes when all of it is there, with 0, or with an error of a send, or with -EACCES (no such key, or
  * the region has ended), -EFAULT (not all of it in the region, or not mapped any more, there or here). The
- * peer gets no completion: to tell it, send a message afterwards. What is sent after a put to the same
- * endpoint is received after it, if the put is no longer than ibrelk_query.eager_max; else wait for its
- * completion first.
+ * peer gets no completion: to tell it, send a message when the put is complete. (What is sent before that may
+ * be received before it is in its place, if it is longer than ibrelk_query.eager_max, or has no credit.)
  */
 static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
@@ -352,8 +351,8 @@ static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void
  * @param user_data comes back in the completion
  * @return the command
  *
- * It completes when all of it is here, with 0, or with the errors of a put. It sees what was put before it to
- * the same endpoint, if that is no longer than ibrelk_query.eager_max.
+ * It completes when all of it is here, with 0, or with the errors of a put. It sees every put to the same
+ * endpoint that was complete when it was submitted.
  */
 static inline struct ibrelk_command ibrelk_command_get(uint32_t peer, void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT
@@ -383,8 +382,7 @@ static inline struct ibrelk_command ibrelk_command_get(uint32_t peer, void *buff
  *
  * Each element is replaced at once for whoever uses atomic instructions on it, and for all other atomics.
  * Those between the same two endpoints are computed in their order. It completes when it is done, with 0, or
- * with the errors of a put. If it fails because the connection did (-ETIMEDOUT, -ECONNRESET), it was computed
- * once or not at all.
+ * with the errors of a put. If it fails with another error than -EACCES, it was computed once, or not at all.
  */
 static inline struct ibrelk_command ibrelk_command_atomic(uint32_t peer, uint32_t what, const void *operand,
 	const void *compare, void *before, uint64_t bytes, uint64_t address, uint64_t key,

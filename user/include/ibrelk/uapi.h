@@ -478,8 +478,8 @@ struct ibrelk_peer {
  * @IBRELK_OP_PUT: write the buffer to .remote_addr of the peer's process, into a region of it that has .remote_key.
  *	Completes in the send ring when it is there, seen by whoever looks, or was refused: -EACCES (no such key),
  *	-EFAULT (not in the region, or not mapped any more). The peer's process has no part in it, and gets no
- *	completion. Puts and sends to the same endpoint go in order, but a long one, which goes by rendezvous, may
- *	be passed by later ones until it is complete
+ *	completion. Puts and sends to the same endpoint go in order, but one that goes by rendezvous (a long one, or for
+ *	want of credit) may be passed by later ones until it is complete
  * @IBRELK_OP_GET: read .remote_addr of the peer's process, of a region of it that has .remote_key, into the buffer.
  *	Completes in the send ring when the buffer is full, or with the errors of a PUT. It takes its turn after what
  *	was sent and put before it, but a long PUT may still be under way; what comes after it does not wait for it
@@ -487,7 +487,7 @@ struct ibrelk_peer {
  *	.remote_key, element by element, each of them at once for whoever uses atomic instructions on it. Completes
  *	in the send ring when it is done, and what was there before has been written to .tag, if that is wanted; or
  *	with the errors of a PUT. Those between the same two endpoints are computed in their order. One that fails
- *	because the connection does (-ETIMEDOUT, -ECONNRESET) may have been computed, but no more than once
+ *	with another error than -EACCES may have been computed, but no more than once
  */
 enum ibrelk_opcode {
 	IBRELK_OP_NOP = 0,
