@@ -521,6 +521,35 @@ TEST_F(Rma, of_oneself)
 	}
 }
 
+// Long ones to and fro at once, from memory that is registered, too, as Open MPI's btl/ofi does it.
+TEST_F(Rma, both_ways_at_once)
+{
+	constexpr std::size_t bytes = 300000;
+	Bytes other(memory.size());
+	const auto region_a = pair.a.share(other.data(), other.size());
+
+	for (unsigned round = 0; round < 30; round++) {
+		Bytes from_a = pattern(bytes, round);
+		Bytes from_b = pattern(bytes, round + 100);
+		const auto source_a = pair.a.share(from_a.data(), bytes);
+		const auto source_b = pair.b.share(from_b.data(), bytes);
+		int context = 0;
+
+		SCOPED_TRACE(round);
+		std::fill(memory.begin(), memory.end(), 0);
+		std::fill(other.begin(), other.end(), 0);
+		write(from_a.data(), bytes, 16, &context);
+		Side::post([&] {
+			return fi_write(pair.b.ep.get(), from_b.data(), bytes, nullptr, pair.to_a,
+				address_of(other.data() + 16), fi_mr_key(region_a.get()), &context);
+		});
+		pair.a.done(&context);
+		EXPECT_TRUE(std::equal(from_a.begin(), from_a.end(), memory.begin() + 16));
+		pair.b.done(&context);
+		EXPECT_TRUE(std::equal(from_b.begin(), from_b.end(), other.begin() + 16));
+	}
+}
+
 // More than there is room for, from several threads, each to a place of its own.
 TEST_F(Rma, of_many_at_once)
 {
