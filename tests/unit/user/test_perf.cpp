@@ -4,6 +4,7 @@
 // with and without verification, and with a device that loses, repeats and corrupts.
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -458,6 +459,51 @@ TEST_F(PerfTest, sends_that_never_complete)
 	EXPECT_NE(row.error.find("no progress for 0.3 s"), std::string::npos) << row.error;
 	EXPECT_EQ(code, tool::exit_timeout);
 	fake::release_sends(1000);
+}
+
+// The kernel takes no more of a client that is interrupted; once it does, the server is told, and need not
+// wait for more.
+TEST_F(PerfTest, interrupted_while_there_is_no_room)
+{
+	Options server_options = options;
+	std::atomic<bool> interrupted{false}, over{false};
+
+	options.test = perf::Test::bandwidth;
+	options.iterations = 1u << 30;
+	options.warmup = 0;
+	options.timeout_s = 3600;
+	server_options.role = Role::server;
+	server_options.once = true;
+	server_options.timeout_s = 3600;
+	fake::behaviour().hold_sends = true;
+	fake::behaviour().sends_max = options.window / 2;
+
+	Server server(server_options, stop);
+	std::thread serving([&] {
+		server_code = server.serve();
+		over = true;
+	});
+	std::thread interrupting([&] {
+		// A stream that is refused tries again and again. Room comes up when nobody does any more.
+		while (!stop && fake::calls().submit_ioctl < 1000)
+			std::this_thread::yield();
+		interrupted = true;
+		while (!over) {
+			const std::uint32_t before = fake::calls().submit_ioctl;
+
+			std::this_thread::sleep_for(std::chrono::milliseconds(50));
+			if (fake::calls().submit_ioctl == before)
+				fake::release_sends(1000);
+		}
+	});
+	Client client(options, options.modes[0], interrupted);
+
+	EXPECT_THROW(client.measure(8), tool::Failure);
+	// Whether it was told or not, it ends.
+	stop = true;
+	interrupting.join();
+	serving.join();
+	EXPECT_EQ(server_code, tool::exit_failed);
 }
 
 TEST_F(PerfTest, many_sizes_and_modes_on_one_server)

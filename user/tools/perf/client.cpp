@@ -27,7 +27,7 @@ constexpr std::uint64_t busy_pause_ns = 100 * ms;
 constexpr std::uint64_t reliable_patience_ns = 1000 * ms;
 constexpr std::uint64_t native_repeat_ns = 50 * ms;
 constexpr std::uint64_t native_quiet_ns = 30 * ms;
-constexpr std::uint64_t bye_limit_ns = 1000 * ms;
+constexpr std::uint64_t bye_limit_ns = 5000 * ms;
 
 // Most bytes that a window may hold.
 constexpr std::uint64_t window_bytes_max = 256u << 20;
@@ -122,7 +122,10 @@ std::optional<Control> Client::answer(ControlType type)
 	while (auto event = side_.take_control()) {
 		const Control &message = event->message;
 
-		if (message.session != session_ || message.run != run_)
+		if (message.session != session_)
+			continue;
+		heard_ = true;
+		if (message.run != run_)
 			continue;
 		busy_ = message.type == ControlType::busy;
 		if (message.type == type)
@@ -145,7 +148,7 @@ Control Client::request(ControlType type, ControlType wanted, const Plan &plan, 
 
 		const std::uint64_t now = now_ns();
 
-		if (side_.stopped())
+		if (side_.stopped() && type != ControlType::bye)
 			throw tool::Failure(tool::exit_failed, "interrupted");
 		// A server that serves somebody else is there: that may take as long as it takes.
 		if (now - start_ns > limit_ns && !busy_) {
@@ -214,9 +217,14 @@ Row Client::measure(std::uint64_t bytes)
 	try {
 		return measure_size(bytes);
 	} catch (const tool::Failure &) {
-		// Nobody waits for the answer, but the server need not wait for us.
-		run_++;
-		send(ControlType::bye, {});
+		// The server need not wait for us. Telling it once is not enough where the run is all that
+		// the kernel takes for now; but nobody waits for a server that has never been heard.
+		if (heard_) {
+			bye();
+		} else {
+			run_++;
+			send(ControlType::bye, {});
+		}
 		throw;
 	}
 }

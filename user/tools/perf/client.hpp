@@ -21,7 +21,8 @@ public:
 	[[nodiscard]] Heading heading() const;
 	/// Measures one size. Throws a Failure if that does not succeed; wrong data is in the row.
 	Row measure(std::uint64_t bytes);
-	/// Tells the server that there are no more runs; does not mind if it is gone.
+	/// Tells the server that there are no more runs, even if interrupted, and waits for its answer for a
+	/// few seconds; does not mind if it is gone.
 	void bye();
 
 private:
@@ -52,6 +53,7 @@ private:
 	const std::uint32_t session_;
 	std::uint32_t run_ = 0;
 	bool busy_ = false;
+	bool heard_ = false; // anything of the server
 };
 
 } // namespace perf
