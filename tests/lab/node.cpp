@@ -191,10 +191,12 @@ void Node::launch()
 		add_folder(fmt::format("share{}", share++), path);
 
 	wire_.connect(number_);
+	// Devices are the business of its first thread. Where programs poll on all nodes their processors
+	// never rest, and each frame would wait until the host's scheduler lets that thread have its turn.
 	emulator_ = Child(command,
 		{initramfs.fd(), console_inner.fd(), agent_inner.fd(), monitor_inner.fd(),
 			wire_.descriptor(number_)},
-		errors_.fd());
+		errors_.fd(), true);
 	console_socket_ = std::move(console);
 	agent_socket_ = std::move(agent);
 	monitor_socket_ = std::move(monitor);

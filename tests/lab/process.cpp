@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -83,7 +84,8 @@ std::pair<File, File> File::socket_pair(int type)
 	return {File(ends[0]), File(ends[1])};
 }
 
-Child::Child(const std::vector<std::string> &command, const std::vector<int> &passed_on, int error_fd)
+Child::Child(const std::vector<std::string> &command, const std::vector<int> &passed_on, int error_fd,
+	bool at_once)
 {
 	std::vector<char *> argv = argument_vector(command);
 
@@ -99,6 +101,12 @@ Child::Child(const std::vector<std::string> &command, const std::vector<int> &pa
 	if (getppid() != parent)
 		_exit(127);
 	setsid(); // an interrupt from the terminal is for the lab to handle
+	if (at_once) {
+		const sched_param priority{1};
+
+		// Threads begin as others do. Who may not do this does without.
+		sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
+	}
 	for (const int fd : passed_on)
 		fcntl(fd, F_SETFD, 0);
 	dup2(open("/dev/null", O_RDWR | O_CLOEXEC), 0);

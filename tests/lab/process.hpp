@@ -64,12 +64,14 @@ private:
 
 // A child that is killed and reaped on destruction, and dies with its parent
 // thread whatever happens to that. Only the given descriptors are passed on,
-// under their own numbers.
+// under their own numbers. Its first thread, but not those that it starts, can
+// get a processor at once whenever it has something to do.
 class Child
 {
 public:
 	Child() = default;
-	Child(const std::vector<std::string> &command, const std::vector<int> &passed_on, int error_fd);
+	Child(const std::vector<std::string> &command, const std::vector<int> &passed_on, int error_fd,
+		bool at_once = false);
 	Child(Child &&other) noexcept : pid_(std::exchange(other.pid_, -1)), status_(other.status_)
 	{
 	}
