@@ -124,12 +124,12 @@ TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
 }
 
 // The same by puts, gets and atomics of ours: windows are osc/rdma's then, by btl/ofi; messages go as before.
-// (Not yet: dynamic windows and accumulates, which do not end in time between nodes; on one node they do.)
+// (But for dynamic windows: Open MPI 4.1.4 waits there for a lock that it has, see mpi.rst.)
 TEST_P(Mpi, one_sided_by_rma)
 {
 	for (const std::string piece : {"fence", "'everybody to everybody'", "'post, start, complete, wait'",
 		     "locks", "'exclusive locks exclude'", "'lock all and flush'", "requests", "allocated",
-		     "units", "datatypes"}) {
+		     "units", "datatypes", "sums", "operations", "'in order'"}) {
 		mpi::Job by_rma = job("onesided " + piece);
 		auto remote = growth(2, "rx_remote", by_rma.mode);
 		auto sent = growth(2, "tx_remote", by_rma.mode);
