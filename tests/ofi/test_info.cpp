@@ -225,6 +225,21 @@ TEST(Info, what_open_mpi_asks_for)
 	EXPECT_TRUE(found->ep_attr->mem_tag_format >> 63);
 }
 
+TEST(Info, progress_is_what_was_asked_for)
+{
+	for (const fi_progress asked : {FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL}) {
+		const Info wanted = hints();
+
+		wanted->domain_attr->data_progress = asked;
+		EXPECT_EQ(get_info(wanted.get())->domain_attr->data_progress, asked);
+		EXPECT_EQ(get_info(wanted.get())->domain_attr->control_progress, FI_PROGRESS_AUTO);
+		wanted->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
+		wanted->domain_attr->control_progress = asked;
+		EXPECT_EQ(get_info(wanted.get())->domain_attr->control_progress, asked);
+		EXPECT_EQ(get_info(wanted.get())->domain_attr->data_progress, FI_PROGRESS_AUTO);
+	}
+}
+
 TEST(Info, threading_is_what_was_asked_for)
 {
 	for (const fi_threading asked :
