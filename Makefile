@@ -10,7 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab check-mpich \
-	check-long bench bench-full sim fuzz scale coverage mutation lab install format lint clean
+	check-long bench bench-full bench-mpi sim fuzz scale coverage mutation lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,10 @@ bench: module user ## deterministic benchmark (icount): table, CSV and plots in 
 
 bench-full: module user ## long sweeps of size, window, loss and delay: build/bench/full.csv and plots
 	@tests/bench/run.sh --full
+
+ROUNDS ?= 5
+bench-mpi: module user ## Open MPI between two nodes, over ibrelk and other networks: build/bench/mpi.csv and plot (an hour)
+	@IBRELK_LAB_KERNEL=$(KERNEL) tests/bench/mpi.sh --rounds $(ROUNDS)
 
 SEED ?= 1
 N ?= 1000

@@ -71,14 +71,6 @@ double number(const std::string &json, const std::string &name, std::size_t from
 	return std::regex_search(rest, match, pattern) ? std::stod(match[1]) : 0;
 }
 
-double loop_time(const std::string &lammps)
-{
-	std::smatch match;
-
-	return std::regex_search(lammps, match, std::regex("Loop time of ([0-9.]+)")) ? std::stod(match[1])
-										      : 0;
-}
-
 // Sum of the client's and the server's count.
 double both(const std::string &json, const std::string &name)
 {
@@ -166,7 +158,7 @@ bool run_mpi(Lab &lab)
 		const bool same = !energies.empty() && energies == expected;
 
 		fmt::print("{:<12} {:>6} {:>8.2f}  {}\n", job.over == "tcp" ? "TCP" : mode,
-			fmt::format("{}%", loss_pct), loop_time(output),
+			fmt::format("{}%", loss_pct), mpi::loop_time(output),
 			same ? "the same energies, to the last digit" : "OTHER ENERGIES");
 		std::fflush(stdout);
 		good &= same;

@@ -60,6 +60,14 @@ Job lammps(const std::string &name, int steps)
 	return job;
 }
 
+double loop_time(const std::string &output)
+{
+	std::smatch match;
+
+	return std::regex_search(output, match, std::regex("Loop time of ([0-9.]+)")) ? std::stod(match[1])
+										      : 0;
+}
+
 std::string thermodynamics(const std::string &output)
 {
 	std::istringstream lines(output);

@@ -14,7 +14,7 @@ namespace mpi
 struct Job {
 	std::string program;         // with its arguments
 	std::string mode = "auto";   // of ibrelk
-	std::string over = "ibrelk"; // or "tcp": Open MPI's own, or another provider of libfabric
+	std::string over = "ibrelk"; // or another network that mpirun.sh knows
 	int ranks = 1;               // of each node
 	std::string options = "";    // more for mpirun
 	std::string mpich = "";      // folder of an MPICH, instead of Open MPI
@@ -34,6 +34,9 @@ std::string command(const Job &job);
 /// Makes the input of a LAMMPS benchmark, "chain", "eam" or "rhodo", that ends after some steps. Returns the
 /// job.
 Job lammps(const std::string &name, int steps);
+
+/// Seconds that LAMMPS says its steps have taken; 0 if it does not say it.
+double loop_time(const std::string &output);
 
 /// What LAMMPS printed about each step: the same over each network.
 std::string thermodynamics(const std::string &output);

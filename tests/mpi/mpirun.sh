@@ -3,7 +3,8 @@
 #
 # usage: mpirun.sh KEYS PROVIDER_FOLDER OVER HOSTS COMMAND...
 #
-#   OVER     ibrelk: our libfabric provider, in mode FI_IBRELK_MODE; tcp: Open MPI's own; else another provider
+#   OVER     ibrelk: our libfabric provider, in mode FI_IBRELK_MODE; tcp: Open MPI's own; ucx-TRANSPORT: that of UCX;
+#            else another provider of libfabric
 #   HOSTS    as for mpirun -H
 set -eu
 
@@ -13,6 +14,9 @@ shift 4
 wire=10.1.0.0/24
 case $over in
 tcp) over="--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include $wire" ;;
+ucx-*)
+	over="--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS=${over#ucx-},self -x UCX_IB_GID_INDEX=0"
+	;;
 *) over="--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include $over" ;;
 esac
 export HOME=/tmp OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// `make bench-mpi`: Open MPI between two nodes over ibrelk and over what else there is, in one boot, on a
+// clean wire and on one that loses. In each round every network has its turn; of the rounds the median
+// counts. Emulated processors: what counts is the ratio of two lines.
+//
+//	ibrelk-bench-mpi [--rounds N] [--network NAME]... [--output FOLDER]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "lab.hpp"
+#include "mpi.hpp"
+
+namespace
+{
+
+using lab::Duration;
+using lab::Lab;
+
+constexpr int lammps_steps = 20;
+constexpr int losses_pct[] = {0, 1};
+constexpr double bench_limit_s = 150, lammps_limit_s = 60;
+
+/// What carries the messages of MPI, and its windows.
+struct Network {
+	std::string name;
+	std::string over; // see mpirun.sh
+	std::string mode = "auto";
+	// Options for mpirun; empty: nothing one-sided. (Over libfabric's own providers Open MPI 4.1.4 with
+	// libfabric 1.17 makes no window, tcp;ofi_rxm, or dies of it, verbs;ofi_rxd.)
+	std::string windows = "";
+};
+
+const std::vector<Network> networks = {
+	{"uc-reliable", "ibrelk", "uc-reliable", mpi::by_rma},
+	{"ud-reliable", "ibrelk", "ud-reliable", mpi::by_rma},
+	{"auto", "ibrelk", "auto", mpi::by_rma},
+	{"ofi-tcp", "tcp;ofi_rxm"},
+	{"ofi-rxd", "verbs;ofi_rxd"},
+	{"ucx-ud", "ucx-ud_v", "auto", "--mca osc ucx"},
+	{"openmpi-tcp", "tcp"},
+};
+
+/// All that was measured: a value from each round that came to its end.
+class Figures
+{
+public:
+	void add(const std::string &network, const std::string &metric, long size, int loss_pct, double value,
+		const std::string &unit)
+	{
+		values_[{network, metric, size, loss_pct}].push_back(value);
+		units_[metric] = unit;
+	}
+
+	/// 0: there is none.
+	[[nodiscard]] double median(
+		const std::string &network, const std::string &metric, long size, int loss_pct) const
+	{
+		const auto found = values_.find({network, metric, size, loss_pct});
+
+		if (found == values_.end())
+			return 0;
+
+		std::vector<double> sorted = found->second;
+
+		std::sort(sorted.begin(), sorted.end());
+		return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+	}
+
+	/// As rows of `make bench`.
+	void write(std::ostream &out) const
+	{
+		out << "mode,metric,size,loss_pct,delay_ms,value,unit\n";
+		for (const auto &[key, values] : values_) {
+			const auto &[network, metric, size, loss_pct] = key;
+
+			out << fmt::format("{},{},{},{},0,{:.4f},{}\n", network, metric, size, loss_pct,
+				median(network, metric, size, loss_pct), units_.at(metric));
+		}
+	}
+
+	/// Values of each round, to see how much they differ.
+	void write_all(std::ostream &out) const
+	{
+		for (const auto &[key, values] : values_) {
+			const auto &[network, metric, size, loss_pct] = key;
+
+			out << fmt::format("{},{},{},{}", network, metric, size, loss_pct);
+			for (const double value : values)
+				out << fmt::format(",{:.4f}", value);
+			out << "\n";
+		}
+	}
+
+private:
+	std::map<std::tuple<std::string, std::string, long, int>, std::vector<double>> values_;
+	std::map<std::string, std::string> units_;
+};
+
+// ---- measuring --------------------------------------------------------------------------------------------
+
+/// "METRIC,SIZE,VALUE,UNIT" of each row that a program printed.
+void take_rows(Figures &figures, const std::string &network, int loss_pct, const std::string &output)
+{
+	std::istringstream lines(output);
+	std::string line;
+
+	while (std::getline(lines, line)) {
+		std::string metric, size, value, unit;
+
+		if (!line.starts_with("row: "))
+			continue;
+		std::istringstream fields(line.substr(5));
+		if (!std::getline(fields, metric, ',') || !std::getline(fields, size, ',') ||
+			!std::getline(fields, value, ',') || !std::getline(fields, unit))
+			throw lab::Error("a row that is none: " + line);
+		figures.add(network, metric, std::stol(size), loss_pct, std::stod(value), unit);
+	}
+}
+
+struct Outcome {
+	bool good = false;
+	std::string output;
+};
+
+// What a job that was killed, or has died, has left on the nodes would take time from the next.
+void clean_up(Lab &lab)
+{
+	for (int node = 1; node <= lab.nodes(); node++)
+		lab.run(node, "kill -KILL $(pidof bench lmp orted mpirun)");
+}
+
+// Another network than ours may hang, or die, on a wire that loses: that is a result.
+Outcome run(Lab &lab, const mpi::Job &job, double limit_s)
+{
+	auto running = lab.start(1, mpi::command(job));
+	Outcome outcome;
+
+	try {
+		const lab::Result result = running.wait(Duration(limit_s));
+
+		outcome = {result.status == 0, result.output};
+	} catch (const lab::TimedOut &) {
+		outcome = {false, running.output() + fmt::format("\nnot over after {} s\n", limit_s)};
+	}
+	if (!outcome.good)
+		clean_up(lab);
+	return outcome;
+}
+
+// Runs it, and takes the rows that it prints. What it was is in the log.
+bool measure(Lab &lab, Figures &figures, const Network &network, int loss_pct, std::ostream &log,
+	mpi::Job job, double limit_s)
+{
+	job.mode = network.mode;
+	job.over = network.over;
+
+	const Outcome outcome = run(lab, job, limit_s);
+
+	if (outcome.good)
+		take_rows(figures, network.name, loss_pct, outcome.output);
+	if (const double loop_s = mpi::loop_time(outcome.output); loop_s > 0 && outcome.good)
+		figures.add(network.name, "lammps_chain_s", lammps_steps, loss_pct, loop_s, "s");
+	log << fmt::format(
+		       "== {} at {} % of loss: {}\n{}\n", network.name, loss_pct, job.program, outcome.output)
+	    << std::flush;
+	return outcome.good;
+}
+
+bool measure_all(Lab &lab, Figures &figures, const Network &network, int loss_pct, std::ostream &log)
+{
+	const std::string bench = std::string(IBRELK_BUILD) + "/tests/mpi/bench ";
+	bool good = measure(
+		lab, figures, network, loss_pct, log, {.program = bench + "point-to-point"}, bench_limit_s);
+
+	// What windows are made of would be polled for messages, too.
+	if (!network.windows.empty())
+		good &= measure(lab, figures, network, loss_pct, log,
+			{.program = bench + "one-sided", .options = network.windows}, bench_limit_s);
+	return good &
+		measure(lab, figures, network, loss_pct, log, mpi::lammps("chain", lammps_steps),
+			lammps_limit_s);
+}
+
+// What the same messages take without MPI. Where the only processor of a node is also the kernel's, who
+// sleeps is faster than who polls without ever giving way.
+void measure_without_mpi(Lab &lab, Figures &figures, const std::string &mode)
+{
+	const std::string perf = std::string(IBRELK_BUILD) + "/user/tools/ibrelk-perf";
+	const std::string csv = "/tmp/bench-mpi.csv";
+
+	auto server = lab.start(2, perf + " --server --quiet --mode " + mode);
+
+	lab.wait_until(2, std::string(IBRELK_BUILD) + "/user/tools/ibrelk show endpoints | grep -q " + mode);
+	lab.run_ok(1, "rm -f " + csv);
+	lab.run_ok(1,
+		fmt::format("{} latency 10.1.0.2 --mode {} --size 8,1k,4k,8k,64k,1m --iterations 50 --spin "
+			    "--quiet "
+			    "--csv {}",
+			perf, mode, csv),
+		Duration(240));
+
+	std::istringstream lines(lab.run_ok(1, "cat " + csv));
+	std::string line;
+
+	while (std::getline(lines, line)) {
+		std::vector<std::string> fields;
+		std::string field;
+
+		for (std::istringstream rest(line); std::getline(rest, field, ',');)
+			fields.push_back(field);
+		if (fields.size() == 7 && fields[1] == "latency_us")
+			figures.add(
+				mode, "perf_latency_us", std::stol(fields[2]), 0, std::stod(fields[5]), "us");
+	}
+}
+
+// ---- showing ----------------------------------------------------------------------------------------------
+
+struct Column {
+	const char *title;
+	const char *metric;
+	long size;
+};
+
+void print_table(const Figures &figures, int loss_pct, const std::vector<Column> &columns)
+{
+	fmt::print("\n{:<14}", fmt::format("{} % loss", loss_pct));
+	for (const Column &column : columns)
+		fmt::print(" {:>11}", column.title);
+	fmt::print("\n");
+	for (const Network &network : networks) {
+		fmt::print("{:<14}", network.name);
+		for (const Column &column : columns) {
+			const double value =
+				figures.median(network.name, column.metric, column.size, loss_pct);
+
+			fmt::print(" {:>11}", value > 0 ? fmt::format("{:.2f}", value) : "-");
+		}
+		fmt::print("\n");
+	}
+}
+
+void print_tables(const Figures &figures, int loss_pct)
+{
+	print_table(figures, loss_pct,
+		{{"8 B us", "latency_us", 8}, {"1 KiB us", "latency_us", 1024},
+			{"4 KiB us", "latency_us", 4096}, {"8 KiB us", "latency_us", 8192},
+			{"64 KiB us", "latency_us", 65536}, {"1 MiB us", "latency_us", 1 << 20}});
+	print_table(figures, loss_pct,
+		{{"8 B k/s", "msg_rate_kps", 8}, {"4K MB/s", "bandwidth_mbps", 4096},
+			{"8K MB/s", "bandwidth_mbps", 8192}, {"64K MB/s", "bandwidth_mbps", 65536},
+			{"1M MB/s", "bandwidth_mbps", 1 << 20}, {"chain s", "lammps_chain_s", lammps_steps}});
+	print_table(figures, loss_pct,
+		{{"overlap 4K", "overlap_pct", 4096}, {"64K %", "overlap_pct", 65536},
+			{"1M %", "overlap_pct", 1 << 20}, {"put 8 us", "put_us", 8},
+			{"get 8 us", "get_us", 8}, {"acc. us", "accumulate_us", 8},
+			{"fetch us", "fetch_and_op_us", 8}});
+}
+
+/// The least that one of ours is ahead of another network in @p metrics by: 1 is alike. What the other did
+/// not come to the end of does not count; 0 if there is no figure of ours.
+double least_lead(const Figures &figures, const std::string &ours, const std::string &other, int loss_pct,
+	const std::vector<Column> &metrics)
+{
+	double least = 0;
+
+	for (const Column &column : metrics) {
+		const double a = figures.median(ours, column.metric, column.size, loss_pct);
+		const double b = figures.median(other, column.metric, column.size, loss_pct);
+		// Of times less is more.
+		const bool time = std::string(column.metric).ends_with("_us") ||
+			std::string(column.metric).ends_with("_s");
+		const double lead = time ? b / a : a / b;
+
+		if (a <= 0)
+			return 0;
+		if (b > 0 && (least == 0 || lead < least))
+			least = lead;
+	}
+	return least;
+}
+
+void print_goal(const std::string &text, double value, double goal)
+{
+	const bool most = goal < 0;
+
+	fmt::print("{:<90} {:>7}  {}\n",
+		fmt::format("{} (goal {}{:g})", text, most ? "at most " : "", std::abs(goal)),
+		value > 0 ? fmt::format("{:.2f}", value) : "-",
+		value == 0                                        ? "not measured"
+			: (most ? value <= -goal : value >= goal) ? "reached"
+								  : "missed");
+}
+
+void print_goals(const Figures &figures)
+{
+	const std::vector<Column> latencies = {{"", "latency_us", 8}, {"", "latency_us", 1024},
+		{"", "latency_us", 4096}, {"", "latency_us", 8192}, {"", "latency_us", 65536}};
+	std::vector<Column> all = latencies;
+
+	all.insert(all.end(),
+		{{"", "latency_us", 1 << 20}, {"", "msg_rate_kps", 8}, {"", "bandwidth_mbps", 4096},
+			{"", "bandwidth_mbps", 8192}, {"", "bandwidth_mbps", 65536},
+			{"", "bandwidth_mbps", 1 << 20}});
+	fmt::print("\n");
+	for (const std::string ours : {"uc-reliable", "ud-reliable", "auto"}) {
+		for (const std::string other : {"ofi-rxd", "ucx-ud"}) {
+			print_goal(fmt::format("{} ahead of {} at 0 % loss, the least of all", ours, other),
+				least_lead(figures, ours, other, 0, all), 1);
+			print_goal(fmt::format("{} ahead of {} at 1 % loss, the least of all", ours, other),
+				least_lead(figures, ours, other, 1, all), 5);
+		}
+		print_goal(fmt::format("latency up to 64 KiB, {} ahead of ofi-tcp, the least", ours),
+			least_lead(figures, ours, "ofi-tcp", 0, latencies), 1);
+		if (ours == "auto")
+			continue;
+		for (const Column &column : latencies) {
+			const double mpi = figures.median(ours, "latency_us", column.size, 0);
+			const double without = figures.median(ours, "perf_latency_us", column.size, 0);
+
+			print_goal(
+				fmt::format("latency of {} bytes, MPI / ibrelk-perf, {}", column.size, ours),
+				without > 0 ? mpi / without : 0, -1.15);
+		}
+	}
+}
+
+int run_bench(int rounds, const std::vector<std::string> &wanted, const std::filesystem::path &folder)
+{
+	Lab lab;
+	Figures figures;
+	std::map<std::pair<std::string, int>, int> failures;
+
+	std::filesystem::create_directories(folder);
+	std::ofstream log(folder / "mpi.txt");
+
+	for (int node = 1; node <= lab.nodes(); node++)
+		lab.run_ok(node,
+			fmt::format("{}/tests/load-module.sh {}/module-{}/ibrelk.ko", IBRELK_SOURCE,
+				IBRELK_BUILD, lab.options().kernel));
+	mpi::prepare(lab);
+
+	for (const int loss_pct : losses_pct) {
+		for (int node = 1; node <= lab.nodes(); node++) {
+			if (loss_pct)
+				lab.set_fault(node, fmt::format("loss {}%", loss_pct));
+			else
+				lab.clear_fault(node);
+		}
+		for (int round = 1; round <= rounds; round++) {
+			for (const Network &network : networks) {
+				int &failed = failures[{network.name, loss_pct}];
+
+				if (!wanted.empty() &&
+					std::find(wanted.begin(), wanted.end(), network.name) == wanted.end())
+					continue;
+				// Once or twice may be chance.
+				if (failed == 3)
+					continue;
+				fmt::print("{} % of loss, round {}: {}", loss_pct, round, network.name);
+				std::fflush(stdout);
+				if (network.over == "ibrelk" && network.mode != "auto" && loss_pct == 0)
+					measure_without_mpi(lab, figures, network.mode);
+				const bool good = measure_all(lab, figures, network, loss_pct, log);
+
+				fmt::print("{}\n", good ? "" : ": did not come to its end");
+				failed += !good;
+			}
+			// What there is so far is kept, whatever becomes of the next round.
+			std::ofstream rows(folder / "mpi.csv"), rounds_of(folder / "mpi-rounds.csv");
+
+			figures.write(rows);
+			figures.write_all(rounds_of);
+		}
+	}
+	for (const int loss_pct : losses_pct)
+		print_tables(figures, loss_pct);
+	print_goals(figures);
+
+	const std::string report = lab.check();
+
+	if (!report.empty())
+		fmt::print("\na kernel complained:\n{}\n", report);
+	fmt::print("\nmedians of {}: {}; each round: mpi-rounds.csv; what was printed: mpi.txt\n", rounds,
+		(folder / "mpi.csv").string());
+
+	// What becomes of others is a result.
+	bool ours_good = report.empty();
+
+	for (const Network &network : networks)
+		for (const int loss_pct : losses_pct)
+			ours_good &= network.over != "ibrelk" || failures[{network.name, loss_pct}] == 0;
+	return ours_good ? 0 : 1;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	CLI::App app("Open MPI over ibrelk and over other networks, on two emulated nodes");
+	int rounds = 5;
+	std::vector<std::string> wanted;
+	std::string folder = std::string(IBRELK_BUILD) + "/bench";
+
+	app.add_option("--rounds", rounds, "how often each is measured")->check(CLI::Range(1, 100));
+	app.add_option("--network", wanted, "only this one (may be given more than once)");
+	app.add_option("--output", folder, "where mpi.csv and the log are written");
+	CLI11_PARSE(app, argc, argv);
+	try {
+		return run_bench(rounds, wanted, folder);
+	} catch (const std::exception &error) {
+		fmt::print("the benchmark failed: {}\n", error.what());
+		return 1;
+	}
+}

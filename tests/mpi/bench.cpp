@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//
+// How fast MPI is between two ranks, in the usual ways (as the OSU benchmarks measure them). Every message
+// that comes back is compared where that costs nothing that is measured.
+//
+//	bench point-to-point | one-sided
+//
+// Prints rows "row: METRIC,SIZE,VALUE,UNIT". How often something is done depends on how long it takes, so
+// that a network that loses much takes no more time than another one.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "check.hpp"
+
+namespace
+{
+
+constexpr double wanted_s = 0.3; // for each figure
+constexpr int count_min = 2, count_max = 1000;
+// Messages under way, and bytes of them.
+constexpr std::size_t window_max = 64, window_bytes_max = 4u << 20;
+constexpr int tag = 1;
+
+constexpr std::array<std::size_t, 6> latency_sizes = {8, 1024, 4096, 8192, 65536, 1 << 20};
+constexpr std::array<std::size_t, 4> bandwidth_sizes = {4096, 8192, 65536, 1 << 20};
+constexpr std::array<std::size_t, 3> overlap_sizes = {4096, 65536, 1 << 20};
+constexpr std::array<std::size_t, 3> remote_sizes = {8, 4096, 65536};
+
+void row(const char *metric, std::size_t size, double value, const char *unit)
+{
+	if (rank_ != 0)
+		return;
+	std::printf("row: %s,%zu,%.4f,%s\n", metric, size, value, unit);
+	std::fflush(stdout);
+}
+
+/// How often @p action, which both ranks do, fits into the time for one figure: found by rank 0, once it is
+/// warm.
+template<typename Action>
+int count_for(const Action &action)
+{
+	int count = 0;
+
+	action(1);
+
+	const double begun = MPI_Wtime();
+
+	action(1);
+	count = static_cast<int>(
+		std::clamp(wanted_s / (MPI_Wtime() - begun), double{count_min}, double{count_max}));
+	MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	return count;
+}
+
+/// Seconds that each of them takes.
+template<typename Action>
+double seconds_of(const Action &action)
+{
+	const int count = count_for(action);
+
+	MPI_Barrier(MPI_COMM_WORLD);
+
+	const double begun = MPI_Wtime();
+
+	action(count);
+	return (MPI_Wtime() - begun) / count;
+}
+
+// ---- point to point ---------------------------------------------------------------------------------------
+
+void latency(std::size_t bytes)
+{
+	Bytes out = pattern(bytes, rank_, 0), in(bytes);
+	const double seconds = seconds_of([&](int count) {
+		for (int i = 0; i < count; i++) {
+			if (rank_ == 0)
+				MPI_Send(out.data(), count_of(out), MPI_BYTE, 1, tag, MPI_COMM_WORLD);
+			MPI_Recv(in.data(), count_of(in), MPI_BYTE, 1 - rank_, tag, MPI_COMM_WORLD,
+				MPI_STATUS_IGNORE);
+			if (rank_ == 1)
+				MPI_Send(out.data(), count_of(out), MPI_BYTE, 0, tag, MPI_COMM_WORLD);
+		}
+	});
+
+	require(in == pattern(bytes, 1 - rank_, 0), "wrong bytes");
+	row("latency_us", bytes, seconds * 1e6 / 2, "us");
+}
+
+// Seconds for a message, of a window of them from rank 0 to rank 1, which says when it has all.
+double seconds_in_window(std::size_t bytes)
+{
+	const std::size_t window = std::min(window_max, window_bytes_max / bytes);
+	std::vector<Bytes> buffers(window, pattern(bytes, rank_, 0));
+	std::vector<MPI_Request> requests(window);
+	const double seconds = seconds_of([&](int count) {
+		for (int i = 0; i < count; i++) {
+			for (std::size_t k = 0; k < requests.size(); k++) {
+				Bytes &buffer = buffers[k];
+
+				if (rank_ == 0)
+					MPI_Isend(buffer.data(), count_of(buffer), MPI_BYTE, 1, tag,
+						MPI_COMM_WORLD, &requests[k]);
+				else
+					MPI_Irecv(buffer.data(), count_of(buffer), MPI_BYTE, 0, tag,
+						MPI_COMM_WORLD, &requests[k]);
+			}
+			MPI_Waitall(static_cast<int>(window), requests.data(), MPI_STATUSES_IGNORE);
+			if (rank_ == 0)
+				MPI_Recv(nullptr, 0, MPI_BYTE, 1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			else
+				MPI_Send(nullptr, 0, MPI_BYTE, 0, tag, MPI_COMM_WORLD);
+		}
+	});
+
+	for (const Bytes &buffer : buffers)
+		require(buffer == pattern(bytes, 0, 0), "wrong bytes");
+	return seconds / static_cast<double>(window);
+}
+
+void bandwidth(std::size_t bytes)
+{
+	row("bandwidth_mbps", bytes, static_cast<double>(bytes) / seconds_in_window(bytes) / 1e6, "MB/s");
+}
+
+void rate(std::size_t bytes)
+{
+	row("msg_rate_kps", bytes, 1 / seconds_in_window(bytes) / 1e3, "k/s");
+}
+
+/// Computes for so long, and looks at the clock now and then.
+void compute(double seconds)
+{
+	const double begun = MPI_Wtime();
+	volatile std::uint64_t number = 1;
+
+	while (MPI_Wtime() - begun < seconds)
+		for (int i = 0; i < 1000; i++)
+			number = number * 6364136223846793005u + 1;
+}
+
+// How much of the time of an exchange is hidden by as much computing, on both ranks, without a call
+// meanwhile.
+void overlap(std::size_t bytes)
+{
+	Bytes out = pattern(bytes, rank_, 0), in(bytes);
+	const auto exchange = [&](int count, double compute_s) {
+		for (int i = 0; i < count; i++) {
+			std::array<MPI_Request, 2> requests;
+
+			MPI_Irecv(in.data(), count_of(in), MPI_BYTE, 1 - rank_, tag, MPI_COMM_WORLD,
+				&requests[0]);
+			MPI_Isend(out.data(), count_of(out), MPI_BYTE, 1 - rank_, tag, MPI_COMM_WORLD,
+				&requests[1]);
+			if (compute_s > 0)
+				compute(compute_s);
+			MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE);
+		}
+	};
+	const double alone_s = seconds_of([&](int count) { exchange(count, 0); });
+	double compute_s = alone_s;
+
+	MPI_Bcast(&compute_s, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+
+	const double both_s = seconds_of([&](int count) { exchange(count, compute_s); });
+
+	require(in == pattern(bytes, 1 - rank_, 0), "wrong bytes");
+	row("overlap_pct", bytes, 100 * std::clamp(1 - (both_s - compute_s) / alone_s, 0.0, 1.0), "%");
+}
+
+void point_to_point()
+{
+	for (const std::size_t bytes : latency_sizes)
+		latency(bytes);
+	rate(8);
+	for (const std::size_t bytes : bandwidth_sizes)
+		bandwidth(bytes);
+	for (const std::size_t bytes : overlap_sizes)
+		overlap(bytes);
+}
+
+// ---- one-sided --------------------------------------------------------------------------------------------
+
+// Rank 0 alone does something and waits until it is done there. Returns how often.
+template<typename Action>
+std::int64_t remote(const char *metric, std::size_t bytes, MPI_Win win, const Action &action)
+{
+	std::int64_t done = 0;
+	const double seconds = seconds_of([&](int count) {
+		for (int i = 0; rank_ == 0 && i < count; i++) {
+			action();
+			MPI_Win_flush(1, win);
+			done++;
+		}
+	});
+
+	row(metric, bytes, seconds * 1e6, "us");
+	return done;
+}
+
+void one_sided()
+{
+	// What is added to lies behind the bytes.
+	constexpr MPI_Aint sum_at = static_cast<MPI_Aint>(remote_sizes.back());
+	constexpr MPI_Aint room = sum_at + sizeof(std::int64_t);
+	unsigned char *memory = nullptr;
+	MPI_Win win = MPI_WIN_NULL;
+
+	MPI_Win_allocate(room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+	std::memset(memory, 0, static_cast<std::size_t>(room));
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_Win_lock_all(0, win);
+	for (const std::size_t bytes : remote_sizes) {
+		const Bytes out = pattern(bytes, 0, 1);
+		Bytes in(bytes);
+
+		remote("put_us", bytes, win, [&] {
+			MPI_Put(out.data(), count_of(out), MPI_BYTE, 1, 0, count_of(out), MPI_BYTE, win);
+		});
+		remote("get_us", bytes, win, [&] {
+			MPI_Get(in.data(), count_of(in), MPI_BYTE, 1, 0, count_of(in), MPI_BYTE, win);
+		});
+		require(rank_ != 0 || in == out, "what was put is not what was got");
+	}
+
+	const std::int64_t one = 1;
+	std::int64_t before = 0, added = 0;
+
+	added += remote("accumulate_us", sizeof(one), win,
+		[&] { MPI_Accumulate(&one, 1, MPI_INT64_T, 1, sum_at, 1, MPI_INT64_T, MPI_SUM, win); });
+	added += remote("fetch_and_op_us", sizeof(one), win,
+		[&] { MPI_Fetch_and_op(&one, &before, MPI_INT64_T, 1, sum_at, MPI_SUM, win); });
+	require(before + 1 == added || rank_ != 0, "a sum");
+	MPI_Win_unlock_all(win);
+	MPI_Win_free(&win);
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	return run_pieces(argc, argv, MPI_THREAD_SINGLE,
+		{{"point-to-point", point_to_point}, {"one-sided", one_sided}});
+}
