@@ -303,6 +303,36 @@ TEST_F(PerfTest, every_way_to_wait)
 	}
 }
 
+// Who polls for one client that wants it does not do so for ever.
+TEST_F(PerfTest, a_server_waits_as_before_when_a_run_is_over)
+{
+	Options server_options = options;
+
+	server_options.role = Role::server;
+
+	Server server(server_options, stop);
+	std::thread thread([&] { server_code = server.serve(); });
+
+	options.wait = {WaitKind::spin, 0, 0};
+	{
+		Client client(options, options.modes[0], stop);
+
+		EXPECT_EQ(client.measure(8).error, "");
+		client.bye();
+	}
+
+	const auto begun = std::chrono::steady_clock::now();
+	const std::uint32_t sleeps = fake::calls().ring_wait;
+
+	while (fake::calls().ring_wait == sleeps &&
+		std::chrono::steady_clock::now() - begun < std::chrono::seconds(10))
+		std::this_thread::yield();
+	EXPECT_GT(fake::calls().ring_wait, sleeps);
+	stop = true;
+	thread.join();
+	EXPECT_EQ(server_code, 0);
+}
+
 TEST_F(PerfTest, io_uring)
 {
 	options.door = IBRELK_DOOR_URING;

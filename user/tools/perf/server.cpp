@@ -159,8 +159,6 @@ void Server::begin(const ControlEvent &event)
 		reply(event, ControlType::ready, refusal);
 		return;
 	}
-	if (!options_.wait_given)
-		side_.set_wait(plan.wait);
 	try {
 		auto active = std::make_unique<Active>();
 
@@ -180,6 +178,8 @@ void Server::begin(const ControlEvent &event)
 				side_, *event.link, event.peer, plan, event.message.run, part);
 		}
 		active_ = std::move(active);
+		if (!options_.wait_given)
+			side_.set_wait(plan.wait);
 	} catch (const std::exception &) {
 		refusal.status = -ENOMEM;
 		reply(event, ControlType::ready, refusal);
@@ -238,6 +238,7 @@ void Server::complete(int unfinished)
 	if (report.status || report.mismatched)
 		failed_ = true;
 	active->run().finish();
+	side_.set_wait(options_.wait);
 	last_ = active->origin;
 	last_->message.report = report;
 	last_heard_ns_ = now_ns();
