@@ -24,7 +24,7 @@ module: deps ## build ibrelk.ko for KERNEL (6.1 by default, or 6.12) in build/mo
 user: deps ## build library, tools, examples, tests and the lab in build/
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).cmake.log 2>&1 || { cat $(BUILD).cmake.log; exit 1; }
 	@rm -f $(BUILD).cmake.log
-	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) >&2
 
 demo: module user ## two nodes exchange verified messages over a lossy wire, then MPI programs do
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
