@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
 // Queue pairs that die while verified traffic goes on: by a packet that is longer than any receive buffer
-// (UC, UD), or because nobody answers (RC). They are rebuilt, and no message is lost, doubled, or damaged.
+// (UC, UD), or because nobody answers (RC). And ones that go deaf without dying. They are rebuilt, and no
+// message is lost, doubled, or damaged.
 #include "cluster.hpp"
 
 #include <fmt/format.h>
@@ -94,6 +95,50 @@ TEST_P(Rebuild, long_of_killed_queue_pairs_under_traffic)
 
 INSTANTIATE_TEST_SUITE_P(All, Rebuild, ::testing::Values("uc-reliable", "ud-reliable"),
 	[](const auto &info) { return test_name(info.param); });
+
+class RebuildDeaf : public Rebuild
+{
+protected:
+	// The first packet of an RDMA write whose other packets never come: from then on soft-RoCE's receiver
+	// waits for them, drops all else, and says nothing of it. The write is of 0 bytes, which needs no
+	// key.
+	static void deafen(int victim)
+	{
+		lab().run_ok(3 - victim,
+			fmt::format("{} --interface eth0 --to {} --redirect --opcode uc-write-first",
+				built("tests/selftests/inject"), Lab::address(victim)));
+	}
+
+	// Deafens either node's queue pair; each time another takes its place, as @p counter of node 1 tells.
+	static void under_traffic(const std::string &mode, const std::string &counter)
+	{
+		if (lab().options().kernel != "6.1")
+			GTEST_SKIP() << "from 6.12 on soft-RoCE drops a first packet that is not full";
+		need_server();
+		perf("latency --iterations 2 --size 8 --mode " + mode);
+		auto traffic = start_traffic(mode);
+		for (const int victim : {2, 1}) {
+			if (mode == "auto")
+				lab().wait_until(
+					1, built("user/tools/ibrelk") + " show paths | grep -q auto+uc");
+			Growth rebuilt = growth(1, counter, mode);
+			deafen(victim);
+			EXPECT_TRUE(rebuilt.reaches(1, Duration(90), [&] { return traffic.running(); }))
+				<< traffic.output();
+		}
+		stop_traffic(traffic);
+	}
+};
+
+TEST_F(RebuildDeaf, of_connections)
+{
+	under_traffic("uc-reliable", "reconnects");
+}
+
+TEST_F(RebuildDeaf, of_lanes)
+{
+	under_traffic("auto", "lanes");
+}
 
 class RebuildRc : public Rebuild
 {

@@ -281,8 +281,30 @@ void print_counts(const char *name, const Counts &counts)
 	std::printf("}");
 }
 
+/* The queue pair that this node sends to now, by a transport if there is one to be named. */
+std::uint32_t queue_pair_in_use(const Options &options, const Interface &interface, std::uint32_t destination,
+	std::optional<int> transport = {})
+{
+	Samples fresh(16);
+
+	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh);
+	for (const Sample &sample : fresh.list())
+		if (!transport || roce::transport_of(sample.layout.opcode) == *transport)
+			return sample.layout.qpn;
+	throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
+}
+
+/* Makes old packets go to it. */
+std::vector<Sample> redirected(std::uint32_t qpn, std::vector<Sample> samples)
+{
+	for (Sample &sample : samples)
+		sample.frame = roce::with_changes(sample.frame, {.qpn = qpn});
+	return samples;
+}
+
 void send_one(const Options &options, const Interface &interface, std::uint32_t destination)
 {
+	const std::uint8_t opcode = roce::opcode_of(options.opcode).value();
 	const roce::Headers headers{
 		.source_mac = interface.mac,
 		.destination_mac = options.dmac == "auto"
@@ -290,8 +312,10 @@ void send_one(const Options &options, const Interface &interface, std::uint32_t 
 			: mac_of(options.dmac),
 		.source = options.from.empty() ? interface.address() : address_of(options.from),
 		.destination = destination,
-		.opcode = roce::opcode_of(options.opcode).value(),
-		.qpn = options.qpn,
+		.opcode = opcode,
+		.qpn = options.redirect
+			? queue_pair_in_use(options, interface, destination, roce::transport_of(opcode))
+			: options.qpn,
 		.psn = options.psn,
 		.qkey = options.qkey,
 		.source_qpn = options.src_qpn,
@@ -359,20 +383,6 @@ bool send_damaged(Sender &sender, const Interface &interface, const Sample &samp
 		roce::with_payload(sample.frame, packet.first(std::min(packet.size(), room & ~3ul))));
 }
 
-/* Makes old packets go to the queue pair that is in use now. */
-std::vector<Sample> redirected(const Options &options, const Interface &interface, std::uint32_t destination,
-	std::vector<Sample> samples)
-{
-	Samples fresh(4);
-
-	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh);
-	if (fresh.list().empty())
-		throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
-	for (Sample &sample : samples)
-		sample.frame = roce::with_changes(sample.frame, {.qpn = fresh.list().front().layout.qpn});
-	return samples;
-}
-
 void replay(const Options &options, const Interface &interface, std::uint32_t destination)
 {
 	const auto kinds = kinds_wanted(options);
@@ -392,7 +402,7 @@ void replay(const Options &options, const Interface &interface, std::uint32_t de
 		pcap_write(options.save, captured.list());
 
 	const std::vector<Sample> samples = options.redirect
-		? redirected(options, interface, destination, captured.list())
+		? redirected(queue_pair_in_use(options, interface, destination), captured.list())
 		: captured.list();
 
 	for (const mutation::Kind *kind : kinds)
@@ -481,9 +491,9 @@ void add_options(CLI::App &app, Options &options)
 			return;
 		if (options.interface.empty() || options.to.empty())
 			throw CLI::ValidationError("--interface and --to are needed");
-		if (!options.replay_mutated && options.corrupt_of.empty() && !*qpn)
+		if (!options.replay_mutated && options.corrupt_of.empty() && !options.redirect && !*qpn)
 			throw CLI::ValidationError(
-				"one of --qpn, --replay-mutated and --corrupt-of is needed");
+				"one of --qpn, --redirect, --replay-mutated and --corrupt-of is needed");
 	});
 }
 
