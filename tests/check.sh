@@ -230,7 +230,7 @@ cluster()
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
 long+=":*Overlap.*/ud_reliable:*Overlap.*/auto:*Mpi.ping*:*Mpi.a_*:*Mpi.*/auto:*Mpi.point_to_point/*:*Mpi.one_sided*:*Suites.*"
-long+=":*Mpich.*:*Large.*/ud_reliable:*Large.*/rc_reliable"
+long+=":*Mpich.*:*Large.*"
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 
 part_lab()
