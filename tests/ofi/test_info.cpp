@@ -38,6 +38,8 @@ TEST(Info, without_hints)
 	EXPECT_EQ(ours->domain_attr->mr_mode, memory_mr_mode);
 	EXPECT_EQ(ours->domain_attr->data_progress, FI_PROGRESS_AUTO);
 	EXPECT_EQ(ours->domain_attr->max_ep_tx_ctx, 1U);
+	EXPECT_EQ(ours->domain_attr->av_type, FI_AV_UNSPEC);
+	EXPECT_EQ(ours->tx_attr->iov_limit, 4U);
 	EXPECT_EQ(ours->mode, 0U);
 
 	// What is offered is accepted when it is asked for.

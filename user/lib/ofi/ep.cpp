@@ -229,7 +229,11 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 	const std::pair<std::uint64_t, Count *> kinds[] = {{FI_SEND, &tx_.messages}, {FI_RECV, &rx_.messages},
 		{FI_READ, &tx_.reads}, {FI_WRITE, &tx_.writes}};
 
-	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE))
+	// What others do to this end's memory is counted with FI_RMA_EVENT only, which nobody was given.
+	// Where there is none, it counts as it should.
+	const std::uint64_t remote = caps_ & memory_caps ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | remote))
 		return -FI_EBADFLAGS;
 	for (const auto &[flag, count] : kinds) {
 		if ((flags & flag) && count->counter)

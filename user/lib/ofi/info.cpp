@@ -214,7 +214,7 @@ void fill_tx(fi_tx_attr &tx, const fi_tx_attr *asked, std::uint64_t caps, const 
 	tx.msg_order = offered_orders(caps) | (asked ? asked->msg_order : 0);
 	tx.inject_size = query.eager_max;
 	tx.size = asked && asked->size ? asked->size : sends_default;
-	tx.iov_limit = iov_limit;
+	tx.iov_limit = std::max(asked ? asked->iov_limit : 0, iov_default);
 	tx.rma_iov_limit = caps & memory_caps ? 1 : 0;
 }
 
@@ -225,7 +225,7 @@ void fill_rx(fi_rx_attr &rx, const fi_rx_attr *asked, std::uint64_t caps) noexce
 	rx.msg_order = offered_orders(caps) | (asked ? asked->msg_order : 0);
 	rx.total_buffered_recv = asked ? asked->total_buffered_recv : 0;
 	rx.size = asked && asked->size ? asked->size : recvs_default;
-	rx.iov_limit = iov_limit;
+	rx.iov_limit = std::max(asked ? asked->iov_limit : 0, iov_default);
 }
 
 void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, std::uint64_t caps, const Query &query) noexcept
@@ -266,7 +266,7 @@ void fill_domain(fi_domain_attr &domain, const fi_domain_attr *asked, std::uint6
 	domain.control_progress = progress_for(asked ? asked->control_progress : FI_PROGRESS_UNSPEC);
 	domain.data_progress = progress_for(asked ? asked->data_progress : FI_PROGRESS_UNSPEC);
 	domain.resource_mgmt = FI_RM_ENABLED;
-	domain.av_type = asked && asked->av_type != FI_AV_UNSPEC ? asked->av_type : FI_AV_TABLE;
+	domain.av_type = asked ? asked->av_type : FI_AV_UNSPEC; // both are supported alike
 	domain.mr_mode = mr_mode_for(asked, caps, version);
 	domain.mr_key_size = mr_key_size;
 	domain.mr_iov_limit = 1;

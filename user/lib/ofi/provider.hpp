@@ -60,8 +60,10 @@ constexpr std::uint64_t recv_flags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 constexpr std::uint64_t write_flags = FI_COMPLETION | FI_INJECT | FI_MORE | level_flags;
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | level_flags;
 
-/// Pieces of a buffer.
+/// Pieces of a buffer, and how many are offered to who does not ask: what is usual, as libfabric's ubertest
+/// draws lengths for no more that add up.
 constexpr std::size_t iov_limit = 64;
+constexpr std::size_t iov_default = 4;
 /// Bytes that travel beside a message.
 constexpr std::size_t cq_data_size = 8;
 /// Bytes of the key of a region.
