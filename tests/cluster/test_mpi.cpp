@@ -339,6 +339,23 @@ TEST_P(Mpich, point_to_point_while_packets_are_lost)
 	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400), "verified 20");
 }
 
+// MPICH's windows are of RMA by itself: our counters tell that the operations did not come as messages.
+TEST_P(Mpich, one_sided)
+{
+	mpi::Job windows = job("onesided");
+	auto remote = growth(2, "rx_remote", windows.mode);
+	auto sent = growth(2, "tx_remote", windows.mode);
+
+	expect_verified(run(windows, 400), "verified 16");
+	EXPECT_GT(remote.value(), 0);
+	EXPECT_GT(sent.value(), 0);
+}
+
+TEST_P(Mpich, one_sided_while_packets_are_lost)
+{
+	expect_verified(run_while_packets_are_lost(job("onesided"), 400), "verified 16");
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Mpich, testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
 

@@ -6,7 +6,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
 mkdir -p "$2"
-for program in pingpong pointtopoint; do
+for program in pingpong pointtopoint onesided; do
 	g++ -std=c++20 -O2 -Wall -Wextra -Werror -pthread -isystem "$1/include" "$here/$program.cpp" -o "$2/$program" \
 		-L "$1/lib" -Wl,-rpath,"$1/lib" -lmpi
 done
