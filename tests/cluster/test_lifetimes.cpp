@@ -96,20 +96,20 @@ TEST_F(Lifetimes, absent_peer_is_a_clear_error)
 		lab::Job job;
 	};
 	std::vector<Attempt> attempts;
-	const auto attempt = [&](const std::string &peer, const std::string &mode,
+	const auto attempt = [&](const std::string &peer, int limit_s, const std::string &mode,
 				     const std::string &reason) {
 		attempts.push_back({reason,
 			lab().start(1,
-				fmt::format("exec {} latency {} --iterations 1 --size 8 --connect-timeout 15 "
+				fmt::format("exec {} latency {} --iterations 1 --size 8 --connect-timeout {} "
 					    "--mode {}",
-					built("user/tools/ibrelk-perf"), peer, mode))});
+					built("user/tools/ibrelk-perf"), peer, limit_s, mode))});
 	};
 
 	for (const auto &mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
 		/* No node has this address. */
-		attempt("10.1.0.77", mode, "10.1.0.77");
+		attempt("10.1.0.77", 20, mode, "10.1.0.77");
 		/* The node is there, the endpoint is not. */
-		attempt("10.1.0.2:4242", mode, "refused");
+		attempt("10.1.0.2:4242", 15, mode, "refused");
 	}
 	for (auto &[reason, job] : attempts) {
 		const Result result = job.wait(Duration(120));

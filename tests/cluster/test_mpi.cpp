@@ -187,6 +187,7 @@ TEST_P(Mpi, a_rank_is_stopped)
 	lab::Job endless = start_endless();
 
 	lab().run_ok(2, "kill -STOP $(pidof pingpong)");
+	/* The condition is time itself. */
 	lab().run_ok(2, "sleep 10");
 	EXPECT_TRUE(endless.running()) << endless.output();
 	lab().run_ok(2, "kill -CONT $(pidof pingpong)");
@@ -339,7 +340,7 @@ TEST_P(Mpich, point_to_point_while_packets_are_lost)
 	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400), "verified 20");
 }
 
-// MPICH's windows are of RMA by itself: our counters tell that the operations did not come as messages.
+// MPICH has its windows read and written by RMA of itself, which our counters tell.
 TEST_P(Mpich, one_sided)
 {
 	mpi::Job windows = job("onesided");

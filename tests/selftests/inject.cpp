@@ -11,7 +11,8 @@
  *		inject --interface eth0 --to 10.1.0.2 --replay-mutated
  *	the same with packets from a pcap file, which --save or tcpdump has written:
  *		inject --interface eth0 --to 10.1.0.2 --corrupt-of old.pcap
- *	with --redirect, to the queue pair that this node is sending to just now instead of the one then
+ *	with --redirect, to the queue pair that this node is sending to just now instead of the one then (or,
+ *	for one frame, instead of --qpn)
  *
  * What was sent is printed as one JSON object. With RC there is little to attack: soft-RoCE takes a
  * packet only at its turn (--psn), and an old one never reaches the module.
@@ -202,8 +203,10 @@ private:
 	std::vector<Sample> list_;
 };
 
-/* Listens to what this node sends, until there are enough samples or the time is over. */
-void capture(const Interface &interface, std::uint32_t destination, milliseconds limit, Samples &samples)
+/* Listens to what this node sends, by one transport or any, until there are enough samples or the time is
+ * over. */
+void capture(const Interface &interface, std::uint32_t destination, milliseconds limit, Samples &samples,
+	std::optional<roce::Transport> transport = {})
 {
 	ethernet::Listener listener(interface);
 	const auto deadline = Clock::now() + limit;
@@ -213,7 +216,10 @@ void capture(const Interface &interface, std::uint32_t destination, milliseconds
 
 		if (!frame)
 			return;
-		if (auto sample = sample_of(*frame, destination))
+
+		auto sample = sample_of(*frame, destination);
+
+		if (sample && (!transport || roce::transport_of(sample->layout.opcode) == *transport))
 			samples.offer(std::move(*sample));
 	}
 }
@@ -281,17 +287,16 @@ void print_counts(const char *name, const Counts &counts)
 	std::printf("}");
 }
 
-/* The queue pair that this node sends to now, by a transport if there is one to be named. */
+/* The queue pair that this node sends data to now, by a transport if there is one to be named. */
 std::uint32_t queue_pair_in_use(const Options &options, const Interface &interface, std::uint32_t destination,
-	std::optional<int> transport = {})
+	std::optional<roce::Transport> transport = {})
 {
-	Samples fresh(16);
+	Samples fresh(1);
 
-	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh);
-	for (const Sample &sample : fresh.list())
-		if (!transport || roce::transport_of(sample.layout.opcode) == *transport)
-			return sample.layout.qpn;
-	throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
+	capture(interface, destination, std::chrono::seconds(options.limit_s), fresh, transport);
+	if (fresh.list().empty())
+		throw std::runtime_error("no packet of ibrelk to " + options.to + " was seen");
+	return fresh.list().front().layout.qpn;
 }
 
 /* Makes old packets go to it. */

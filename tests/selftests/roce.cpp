@@ -78,7 +78,7 @@ bool is_write_only(std::uint8_t operation)
 
 std::optional<Opcode> opcode_find(std::uint8_t opcode)
 {
-	const auto transport = static_cast<Transport>(opcode & 0xe0);
+	const Transport transport = transport_of(opcode);
 	const auto *operation = std::ranges::find(operations, opcode & 0x1f, &Operation::code);
 
 	if (operation == std::end(operations) || (transport != rc && transport != uc && transport != ud))

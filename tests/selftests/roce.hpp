@@ -31,10 +31,9 @@ constexpr std::uint16_t udp_port = 4791;
 /* What the queue pair types' opcodes begin with. */
 enum Transport : std::uint8_t { rc = 0x00, uc = 0x20, ud = 0x60 };
 
-/* What an opcode begins with. */
-constexpr int transport_of(std::uint8_t opcode)
+constexpr Transport transport_of(std::uint8_t opcode)
 {
-	return opcode & 0xe0;
+	return static_cast<Transport>(opcode & 0xe0);
 }
 
 /* Where things are in a frame, as far as its receiver can know. */
