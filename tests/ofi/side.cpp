@@ -35,6 +35,16 @@ std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed)
 	return all;
 }
 
+std::vector<iovec> pieces_of(std::vector<unsigned char> &buffer, std::size_t count)
+{
+	const std::size_t each = buffer.size() / count;
+	std::vector<iovec> pieces;
+
+	for (std::size_t i = 0; i < count; i++)
+		pieces.push_back({buffer.data() + i * each, i + 1 < count ? each : buffer.size() - i * each});
+	return pieces;
+}
+
 Side::Side(const Wish &wish)
 {
 	const Info wanted = hints();

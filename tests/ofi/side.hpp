@@ -79,6 +79,9 @@ struct Wish {
 	const char *service = nullptr; // a certain endpoint number
 };
 
+/// A buffer in pieces of the same length, but for the last one.
+std::vector<iovec> pieces_of(std::vector<unsigned char> &buffer, std::size_t count);
+
 /// What a completion queue told: one entry, or an error.
 struct Told {
 	ssize_t result = 0; // 1; -FI_EAVAIL: error is valid; else of fi_cq_read()

@@ -242,6 +242,21 @@ TEST(Info, progress_is_what_was_asked_for)
 	}
 }
 
+TEST(Info, pieces_are_as_many_as_were_asked_for)
+{
+	for (const std::size_t asked : {0, 1, 4, 5, 64}) {
+		const Info wanted = hints();
+
+		wanted->tx_attr->iov_limit = asked;
+		EXPECT_EQ(get_info(wanted.get())->tx_attr->iov_limit, std::max(asked, std::size_t{4}));
+		EXPECT_EQ(get_info(wanted.get())->rx_attr->iov_limit, 4U);
+		wanted->rx_attr->iov_limit = asked;
+		EXPECT_EQ(get_info(wanted.get())->rx_attr->iov_limit, std::max(asked, std::size_t{4}));
+		wanted->rx_attr->iov_limit = 65;
+		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	}
+}
+
 TEST(Info, threading_is_what_was_asked_for)
 {
 	for (const fi_threading asked :

@@ -216,10 +216,24 @@ TEST_P(Messages, in_pieces)
 		pair.a.done(&sending);
 		EXPECT_EQ(buffer, message);
 	}
+}
 
-	const std::vector<iovec> many(65, iovec{nullptr, 0});
+// 64, also of an endpoint that was told of less.
+TEST_P(Messages, in_as_many_pieces_as_there_can_be)
+{
+	Pair pair;
+	auto message = pattern(10000, 12);
+	std::vector<unsigned char> buffer(message.size());
+	int sending = 0;
+	int receiving = 0;
 
-	EXPECT_EQ(sendmsg(pair.a, many, pair.to_b, nullptr, 0), -FI_EINVAL);
+	Side::post([&] { return recvmsg(pair.b, pieces_of(buffer, 64), &receiving, 0); });
+	Side::post([&] { return sendmsg(pair.a, pieces_of(message, 64), pair.to_b, &sending, 0); });
+	EXPECT_EQ(pair.b.done(&receiving).len, message.size());
+	pair.a.done(&sending);
+	EXPECT_EQ(buffer, message);
+	EXPECT_EQ(sendmsg(pair.a, pieces_of(message, 65), pair.to_b, nullptr, 0), -FI_EINVAL);
+	EXPECT_EQ(recvmsg(pair.b, pieces_of(buffer, 65), nullptr, 0), -FI_EINVAL);
 }
 
 TEST_P(Messages, by_description)

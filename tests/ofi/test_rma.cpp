@@ -311,7 +311,26 @@ TEST_F(Rma, in_pieces)
 		EXPECT_EQ(back, data);
 	}
 
-	const std::vector<iovec> many(65, iovec{nullptr, 0});
+	auto data = pattern(10000, 8);
+	const auto as_written = data;
+	Bytes back(data.size());
+	auto pieces = pieces_of(data, 64);
+	int context = 0;
+
+	Side::post([&] {
+		return fi_writev(pair.a.ep.get(), pieces.data(), nullptr, pieces.size(), pair.to_b, place(0),
+			key, &context);
+	});
+	pair.a.done(&context);
+	pieces = pieces_of(back, 64);
+	Side::post([&] {
+		return fi_readv(pair.a.ep.get(), pieces.data(), nullptr, pieces.size(), pair.to_b, place(0),
+			key, &context);
+	});
+	pair.a.done(&context);
+	EXPECT_EQ(back, as_written);
+
+	const auto many = pieces_of(data, 65);
 
 	EXPECT_EQ(fi_writev(pair.a.ep.get(), many.data(), nullptr, many.size(), pair.to_b, place(0), key,
 			  nullptr),
