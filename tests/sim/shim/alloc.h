@@ -26,6 +26,8 @@ static inline bool gfpflags_allow_blocking(gfp_t gfp)
 }
 
 void *sim_alloc(size_t size, gfp_t gfp, const char *who);
+/* sim_pages() - whole pages, which are zero whoever asks */
+void *sim_pages(size_t size, gfp_t gfp, const char *who);
 void sim_free(const void *memory);
 /* sim_alloc_refuse() - this allocation is to fail, for the sake of the run; also checks the context */
 bool sim_alloc_refuse(gfp_t gfp);
@@ -52,7 +54,7 @@ extern int sim_alloc_calm;
 #define kvfree(p)		sim_free(p)
 #define vfree(p)		sim_free(p)
 #define get_order(size)		((int)fls64(((size) - 1) >> PAGE_SHIFT))
-#define __get_free_pages(gfp, order)	((unsigned long)sim_alloc(PAGE_SIZE << (order), gfp, SIM_WHO))
+#define __get_free_pages(gfp, order)	((unsigned long)sim_pages(PAGE_SIZE << (order), gfp, SIM_WHO))
 #define free_pages(p, order)	sim_free((void *)(p))
 
 static inline void *kmemdup(const void *from, size_t size, gfp_t gfp)
