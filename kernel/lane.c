@@ -132,7 +132,7 @@ void ibr_lane_look(struct ibr_path *path)
 	enough = div_u64(rate * div_u64(time, NSEC_PER_USEC), USEC_PER_SEC);
 	if (lane->qp) {
 		lane->failures = 0;
-		if (rate && frames_carried(path) - lane->frames >= enough / HYSTERESIS + 1)
+		if (rate && frames_carried(path) - lane->frames >= div_u64(enough, HYSTERESIS) + 1)
 			lane_count_anew(path, idle_ns(path));
 		else if (rel_in_flight(&path->rel))
 			lane->look_at = path->now + period_ns(path);
