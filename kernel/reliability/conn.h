@@ -39,7 +39,8 @@ struct rel_sent {
  * @flight: bit i: number @floor + i is in flight
  * @next: number that the next reliable packet gets
  * @floor: see above
- * @told: the other side awaits nothing before this number: its last ACK, or the last header sent, has said so
+ * @told: the other side awaits nothing before this number: its last ACK has said so, or the last header sent, if that
+ *	arrives
  * @unreliable_next: the same as @next for the unreliable space
  * @in_flight: bits in @flight
  * @since_ask: packets sent since the last ACK request or the last progress
@@ -143,7 +144,7 @@ struct rel_rtt {
  * @lost: bit number % REL_SPAN_MAX: this number was declared lost and its slot tells about it
  * @newest: largest number that was acknowledged (RACK.segment of RFC 8985)
  * @newest_rtt_ns: time from its sending to its ACK (RACK.rtt)
- * @progress_ns: last time that something was acknowledged, or that sending began
+ * @progress_ns: last time that something was acknowledged, that sending began, or that the tail probe was put off
  * @round_end: the reordering window widens at most once until this number is acknowledged
  * @recovery_end: losses before this number belong to the same recovery
  * @window_steps: the reordering window in quarters of the smallest RTT

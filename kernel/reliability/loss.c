@@ -9,7 +9,8 @@
  *    trip; it widens when ACKs come for packets that had been declared lost, and shrinks back after
  *    16 recoveries without. On a path that never reordered, three later arrivals need no window.
  *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
- *    packet, that packet is sent again, once. Its ACK lets RACK find the rest.
+ *    packet, that packet is sent again, once, if the window allows it (RFC 8985 has it sent anyway, which costs
+ *    more than it gains where many senders fill a queue). Its ACK lets RACK find the rest.
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
  *    anything is lost: so it asks, by a packet without payload, and nothing that would have to be
  *    acknowledged is sent until there is an answer. What was in flight by then and is not in the answer is
@@ -61,7 +62,9 @@ void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 	rel_send_advance(sender);
 	if (!sender->in_flight) {
 		timers_disarm(conn);
-		conn->loss.silent = false;	/* the repeats ask */
+		conn->loss.silent = false;	/* the repeats ask ... */
+		/* ... unless the owner has dropped them */
+		conn->credit.probe_due |= conn->credit.blocked && !conn->config.native;
 	}
 	if (cause == REL_LOST_RACK || cause == REL_LOST_PROBE)
 		conn->congestion.lost++;
@@ -221,11 +224,13 @@ void rel_loss_handle_tail(struct rel_conn *conn, u64 now)
 	 */
 	if (late_ns > conn->rtt.probe_ns / 4 && !loss->excused) {
 		loss->excused = true;
+		loss->progress_ns = now;
 		rel_timer_arm(conn, REL_TIMER_TAIL, now + conn->rtt.probe_ns);
 		return;
 	}
 	loss->probed = true;
-	if (rel_send_fits(conn) && (conn->config.native || rel_credit_allows(conn)))
+	if (rel_send_fits(conn) && sender->in_flight <= conn->congestion.window_pkts &&
+	    (conn->config.native || rel_credit_allows(conn)))
 		rel_loss_declare(conn, sender->floor + rel_bits_last(sender->flight),
 				 REL_LOST_PROBE);
 	else

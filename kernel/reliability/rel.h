@@ -43,7 +43,7 @@ enum rel_cause {
 };
 
 /**
- * struct rel_ops - what the engine tells its owner, synchronously from within a rel_handle_*() call
+ * struct rel_ops - what the engine tells its owner, from within a rel_handle_*() call or rel_conn_requeue()
  * @acked: the packet with this cookie has arrived; the cookie is forgotten
  * @lost: send what this cookie stands for again, under a new number; the cookie is forgotten
  *

@@ -70,6 +70,28 @@ TEST(rel_credit_handle, more_than_can_be__behind_the_next_number)
 	EXPECT_TRUE(side.can_send(REL_UNRELIABLE));
 }
 
+// The owner may have dropped what was lost, and does not ask again.
+TEST(rel_credit_block, asks_when_what_was_in_flight_is_lost)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 2;
+	Side side(config);
+	wire_header header{};
+
+	side.send_many(2);
+	ASSERT_FALSE(side.can_send());
+	ASSERT_FALSE(side.polled()) << "what is in flight asks";
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.start(), {0}));
+	ASSERT_FALSE(side.polled());
+	side.run_timeout();
+	ASSERT_EQ(side.lost, (std::vector<Side::Lost>{{1, REL_LOST_RACK}}));
+	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+	ASSERT_TRUE(side.poll(header));
+	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
+}
+
 TEST(rel_credit_handle, opens_a_blocked_window)
 {
 	Side side(config_credit(false, 8, 1));

@@ -494,6 +494,43 @@ TEST(rel_loss_handle_tail, waits_once_more_if_this_side_is_late)
 	}
 }
 
+// Nor does what is sent meanwhile bring back the time that was over.
+TEST(rel_loss_handle_tail, what_is_sent_then_has_its_time)
+{
+	Warm side;
+
+	side.send_many(3);
+	side.now = side.next_timeout() + 100 * ms;
+	rel_handle_timeout(&side.conn, side.now);
+	side.now += 10 * us;
+	side.send();
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.probe_ns);
+	side.now += 10 * us;
+	rel_handle_timeout(&side.conn, side.now);
+	EXPECT_TRUE(side.lost.empty());
+}
+
+// What the window has no room for is not given up in vain.
+TEST(rel_loss_handle_tail, beyond_the_window_a_probe_asks)
+{
+	for (const u32 window : {8, 7}) {
+		rel_config config = config_ample();
+
+		config.congestion = &rel_congestion_delay;
+		config.target_us = 100;
+		Warm side(config);
+
+		side.send_many(8);
+		side.conn.congestion.window = window * REL_CONGESTION_PKT;
+		side.conn.congestion.window_pkts = window;
+		side.run_timeout();
+		EXPECT_EQ(side.lost, (window == 8 ? Losses{{8, REL_LOST_PROBE}} : Losses{}));
+		EXPECT_EQ(side.can_send(), window == 8);
+		EXPECT_EQ(side.polled(), window == 7);
+		EXPECT_NE(side.conn.timer_ns[REL_TIMER_RTO], REL_TIME_NEVER);
+	}
+}
+
 TEST(rel_loss_handle_tail, may_be_late_again_after_progress)
 {
 	Warm side;
