@@ -132,7 +132,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	} else if (late && wary) {
 		goto out;			/* of the queue that has dropped something */
 	} else if (window < congestion->threshold) {
-		window += min(window, sent * ONE_PKT);
+		window = min(window + min(window, sent * ONE_PKT), congestion->threshold);
 	} else {
 		window += window < ONE_PKT ? window / 4 : ONE_PKT;
 	}
@@ -159,6 +159,11 @@ static void delay_silent(struct rel_conn *conn)
 		congestion->threshold = congestion->window / 2;
 	conn->stats.window_cuts++;
 	window_set(conn, min(congestion->window / 2, ONE_PKT));
+	/* What was lost before has been counted by that; and if a queue has dropped it, that is still there. */
+	congestion->wary = WARY_ROUNDS;
+	congestion->round = conn->sender.next;
+	congestion->sent = 0;
+	congestion->lost = 0;
 }
 
 /*

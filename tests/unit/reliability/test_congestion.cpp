@@ -464,6 +464,61 @@ TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
 	EXPECT_EQ(rel_window_256(&side.conn), pkt / 64) << "never less";
 }
 
+// RFC 5681, 3.1: the losses before a time-out are what it was for. They count once.
+TEST(rel_congestion_delay, after_silence_it_doubles_to_half_of_what_was_too_much)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	round_trip(side, 60 * us, 1);
+	side.send_many(30);
+	side.run_timeout(); // tail probe: one is lost
+	side.run_timeout();
+	ASSERT_EQ(side.conn.stats.timeouts, 1u);
+	side.polled();
+	side.now += 60 * us;
+	side.take(side.peer_ack(side.conn.sender.floor));
+	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+	for (u32 window : {1, 2, 4, 8, 16, 20, 21}) {
+		EXPECT_EQ(rel_window_256(&side.conn), window * pkt);
+		EXPECT_EQ(round_trip(side, 60 * us), window);
+	}
+	EXPECT_EQ(side.conn.stats.window_cuts, 1u);
+}
+
+// RFC 5681, 3.1: up to the threshold, and from there by a packet each round trip.
+// It was a loss, and a late answer says that it was a queue's.
+TEST(rel_congestion_delay, after_silence_it_comes_back_while_there_is_no_queue)
+{
+	for (const bool late : {false, true}) {
+		Side side(config_delay());
+
+		grown(side, 40);
+		round_trip(side, 60 * us, 1);
+		side.send_many(30);
+		side.run_timeout();
+		side.run_timeout();
+		side.polled();
+		side.now += 60 * us;
+		side.take(side.peer_ack(side.conn.sender.floor));
+		ASSERT_EQ(rel_window_256(&side.conn), 1 * pkt);
+		round_trip(side, (50 + 100 + 100) * us + late);
+		EXPECT_EQ(rel_window_256(&side.conn), (late ? 1 : 2) * pkt);
+		EXPECT_EQ(side.conn.stats.window_cuts, 1u);
+	}
+}
+
+TEST(rel_congestion_delay, doubles_no_farther_than_to_the_threshold)
+{
+	Side side(config_delay());
+
+	grown(side, 16);
+	side.conn.congestion.threshold = 24 * pkt;
+	EXPECT_EQ(round_trip(side, 60 * us), 16u);
+	EXPECT_EQ(round_trip(side, 60 * us), 24u);
+	EXPECT_EQ(round_trip(side, 60 * us), 25u);
+}
+
 TEST(rel_congestion_delay, less_than_a_packet_is_paced)
 {
 	Side side(config_delay());
