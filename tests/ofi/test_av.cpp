@@ -158,6 +158,97 @@ TEST(Av, insertions_are_events)
 	EXPECT_EQ(entry.data, 1U);
 }
 
+// Each that fails is one, and comes before the end.
+TEST(Av, failures_are_events)
+{
+	const Side side;
+	const auto good = side.name();
+	std::vector<unsigned char> two(good);
+	Owned<fid_eq> eq;
+	Owned<fid_av> av;
+	fi_eq_attr eq_attr{};
+	fi_av_attr av_attr{};
+	fi_eq_entry entry{};
+	fi_eq_err_entry error{};
+	std::uint32_t event = 0;
+	std::array<fi_addr_t, 2> indices{};
+	int context = 0;
+
+	two.resize(2 * good.size());
+	av_attr.flags = FI_EVENT;
+	open(eq, [&](auto **e) { return fi_eq_open(side.fabric.get(), &eq_attr, e, nullptr); });
+	open(av, [&](auto **v) { return fi_av_open(side.domain.get(), &av_attr, v, nullptr); });
+	EXPECT_EQ(fi_av_bind(av.get(), &eq->fid, 0), 0);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EAGAIN);
+	EXPECT_EQ(fi_av_insert(av.get(), two.data(), 2, indices.data(), 0, &context), 0);
+	EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), 1000, 0), -FI_EAVAIL);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), static_cast<ssize_t>(sizeof(error)));
+	EXPECT_EQ(error.fid, &av->fid);
+	EXPECT_EQ(error.context, &context);
+	EXPECT_EQ(error.data, 1U);
+	EXPECT_EQ(error.err, FI_EINVAL);
+	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EAGAIN);
+	EXPECT_EQ(
+		fi_eq_read(eq.get(), &event, &entry, sizeof(entry), 0), static_cast<ssize_t>(sizeof(entry)));
+	EXPECT_EQ(event, FI_AV_COMPLETE);
+	EXPECT_EQ(entry.data, 1U);
+	EXPECT_EQ(indices[1], FI_ADDR_NOTAVAIL);
+}
+
+TEST(Av, the_lowest_free_index_is_used)
+{
+	const Side side;
+	Owned<fid_av> av;
+	fi_av_attr attr{};
+	const auto insert = [&] {
+		fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+		EXPECT_EQ(fi_av_insert(av.get(), side.name().data(), 1, &index, 0, nullptr), 1);
+		return index;
+	};
+
+	attr.type = FI_AV_TABLE;
+	open(av, [&](auto **v) { return fi_av_open(side.domain.get(), &attr, v, nullptr); });
+	for (fi_addr_t i = 0; i < 6; i++)
+		EXPECT_EQ(insert(), i);
+	for (const fi_addr_t gone : {1, 4, 0, 3}) {
+		fi_addr_t index = gone;
+
+		EXPECT_EQ(fi_av_remove(av.get(), &index, 1, 0), 0);
+	}
+	for (const fi_addr_t next : {0, 1, 3, 4, 6})
+		EXPECT_EQ(insert(), next);
+}
+
+TEST(Av, what_cannot_be)
+{
+	const Side side;
+	fid_av *av = nullptr;
+	fi_av_attr attr{};
+	fi_addr_t index = 0;
+
+	EXPECT_LT(fi_av_insertsvc(side.av.get(), "no such node", "77", &index, 0, nullptr), 0);
+	EXPECT_EQ(index, FI_ADDR_NOTAVAIL);
+	/* Only one with a name, which others share, is not written. */
+	attr.flags = FI_READ;
+	EXPECT_EQ(fi_av_open(side.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
+}
+
+TEST(Eq, of_a_domain_is_in_use)
+{
+	Side side;
+	Owned<fid_domain> domain;
+	Owned<fid_eq> eq;
+	fi_eq_attr attr{};
+
+	attr.wait_obj = FI_WAIT_YIELD;
+	open(eq, [&](auto **e) { return fi_eq_open(side.fabric.get(), &attr, e, nullptr); });
+	open(domain, [&](auto **d) { return fi_domain(side.fabric.get(), side.info.get(), d, nullptr); });
+	EXPECT_EQ(fi_domain_bind(domain.get(), &eq->fid, 0), 0);
+	EXPECT_EQ(fi_close(&eq->fid), -FI_EBUSY);
+	domain.reset();
+}
+
 TEST(Eq, what_was_written_is_read)
 {
 	const Side side;

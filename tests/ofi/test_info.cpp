@@ -257,6 +257,73 @@ TEST(Info, pieces_are_as_many_as_were_asked_for)
 	}
 }
 
+TEST(Info, objects_are_at_least_as_many_as_were_asked_for)
+{
+	const Info wanted = hints();
+	fi_domain_attr &asked = *wanted->domain_attr;
+
+	for (std::size_t *count : {&asked.cq_cnt, &asked.ep_cnt, &asked.tx_ctx_cnt, &asked.rx_ctx_cnt,
+		     &asked.cntr_cnt, &asked.mr_cnt}) {
+		*count = 100000;
+
+		const Info got = get_info(wanted.get());
+		const std::ptrdiff_t offset =
+			reinterpret_cast<std::byte *>(count) - reinterpret_cast<std::byte *>(&asked);
+		std::size_t there = 0;
+
+		std::memcpy(&there, reinterpret_cast<std::byte *>(got->domain_attr) + offset, sizeof(there));
+		EXPECT_GE(there, 100000U);
+		*count = 0;
+	}
+	for (std::size_t *count : {&asked.max_err_data, &asked.max_ep_stx_ctx, &asked.max_ep_srx_ctx}) {
+		*count = 1;
+		EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+		*count = 0;
+	}
+}
+
+TEST(Info, receives_may_be_of_any_level)
+{
+	const Info wanted = hints();
+
+	wanted->rx_attr->op_flags = FI_TRANSMIT_COMPLETE;
+	EXPECT_EQ(get_info(wanted.get())->rx_attr->op_flags, FI_TRANSMIT_COMPLETE);
+}
+
+TEST(Info, an_address_has_its_length)
+{
+	const Info wanted = hints();
+
+	wanted->dest_addr = std::calloc(1, 5);
+	wanted->dest_addrlen = 5;
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+}
+
+// Who says them himself need not say that both directions are meant.
+TEST(Info, capabilities_without_directions_have_both)
+{
+	Wish wish;
+
+	wish.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+	const Side side(wish);
+	Owned<fid_ep> ep;
+	char byte = 0;
+
+	side.info->caps = FI_MSG | FI_RMA;
+	open(ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_ep_bind(ep.get(), &side.av->fid, 0), 0);
+	EXPECT_EQ(fi_enable(ep.get()), -FI_ENOCQ);
+	EXPECT_EQ(fi_ep_bind(ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EXPECT_EQ(fi_enable(ep.get()), 0);
+	/* Of nobody. */
+	EXPECT_EQ(fi_read(ep.get(), &byte, 1, nullptr, 5, 0, 0, nullptr), -FI_EINVAL);
+	ep.reset();
+	side.info->caps = FI_MSG;
+	open(ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
+	EXPECT_EQ(fi_read(ep.get(), &byte, 1, nullptr, 5, 0, 0, nullptr), -FI_EOPNOTSUPP);
+}
+
 TEST(Info, threading_is_what_was_asked_for)
 {
 	for (const fi_threading asked :

@@ -372,9 +372,11 @@ TEST_F(Rma, by_description)
 		EXPECT_EQ(
 			message(writes, {whole}, {{place(0), 250, key}, {place(250), 250, key}}, 0, nullptr),
 			-FI_EINVAL);
-		for (const std::uint64_t flag : {FI_REMOTE_CQ_DATA, FI_FENCE, FI_COMMIT_COMPLETE})
+		for (const std::uint64_t flag : {FI_FENCE, FI_COMMIT_COMPLETE})
 			EXPECT_EQ(message(writes, {whole}, {{place(0), 500, key}}, flag, nullptr),
 				-FI_EBADFLAGS);
+		EXPECT_EQ(message(writes, {whole}, {{place(0), 500, key}}, FI_REMOTE_CQ_DATA, nullptr),
+			writes ? -FI_EOPNOTSUPP : -FI_EBADFLAGS);
 	}
 	EXPECT_EQ(message(false, {{back.data(), 500}}, {{place(0), 500, key}}, FI_INJECT, nullptr),
 		-FI_EBADFLAGS);
@@ -782,6 +784,26 @@ TEST(RmaEndpoint, is_not_enabled_at_first)
 	open(ep, [&](auto **e) { return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr); });
 	EXPECT_EQ(fi_write(ep.get(), &byte, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
 	EXPECT_EQ(fi_read(ep.get(), &byte, 1, nullptr, 0, 0, 0, nullptr), -FI_EOPBADSTATE);
+}
+
+TEST(Mr, raw_keys_are_keys)
+{
+	Side side(remote_wish());
+	Bytes memory(100);
+	const Owned<fid_mr> mr = side.share(memory.data(), memory.size());
+	std::uint64_t base = 0;
+	std::uint64_t key = 0;
+	std::array<std::uint8_t, 16> raw{};
+	std::size_t length = 4;
+
+	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw.data(), &length, 0), -FI_ETOOSMALL);
+	ASSERT_EQ(length, sizeof(key));
+	EXPECT_EQ(fi_mr_raw_attr(mr.get(), &base, raw.data(), &length, 0), 0);
+	EXPECT_EQ(base, address_of(memory.data()));
+	EXPECT_EQ(fi_mr_map_raw(side.domain.get(), base, raw.data(), 5, &key, 0), -FI_EINVAL);
+	EXPECT_EQ(fi_mr_map_raw(side.domain.get(), base, raw.data(), length, &key, 0), 0);
+	EXPECT_EQ(key, fi_mr_key(mr.get()));
+	EXPECT_EQ(fi_mr_unmap_key(side.domain.get(), key), 0);
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "address.hpp"
 #include "ep.hpp"
@@ -53,6 +54,8 @@ int AddressVector::open(fid_domain *domain, fi_av_attr *attr, fid_av **av, void 
 	// A vector with a name is one that processes share.
 	if (attr->name || attr->rx_ctx_bits)
 		return -FI_ENOSYS;
+	if (attr->flags & FI_READ)
+		return -FI_EINVAL;
 	return guarded([&] {
 		auto *made = new AddressVector(static_cast<Domain &>(*domain), *attr, context);
 
@@ -132,8 +135,10 @@ fi_addr_t AddressVector::add(const ::ibrelk_addr &address)
 		return entries_.size() - 1;
 	}
 
-	const fi_addr_t index = holes_.back();
+	// The lowest, as FI_AV_TABLE has it.
+	const fi_addr_t index = holes_.front();
 
+	std::pop_heap(holes_.begin(), holes_.end(), std::greater{});
 	holes_.pop_back();
 	entries_[index] = address;
 	return index;
@@ -178,6 +183,18 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 				indices[i] = index;
 			if (errors)
 				errors[i] = index == FI_ADDR_NOTAVAIL ? FI_EINVAL : 0;
+			if (index != FI_ADDR_NOTAVAIL || !av.reports_events_)
+				continue;
+			// Whoever waits for the insertion gets these first.
+			const int lost = av.events_->add_error({.fid = &any->fid,
+				.context = context,
+				.data = i,
+				.err = FI_EINVAL,
+				.prov_errno = FI_EINVAL,
+				.err_data = nullptr,
+				.err_data_size = 0});
+			if (lost)
+				return lost;
 		}
 		return av.finish(inserted, context);
 	});
@@ -188,8 +205,11 @@ int AddressVector::insertsvc(fid_av *av, const char *node, const char *service, 
 {
 	const auto address = resolve(node, service, false);
 
-	if (!address)
+	if (!address) {
+		if (index)
+			*index = FI_ADDR_NOTAVAIL;
 		return -address.error();
+	}
 	return insert(av, &*address, 1, index, flags, context);
 }
 
@@ -210,6 +230,7 @@ int AddressVector::remove(fid_av *any, fi_addr_t *indices, std::size_t count, st
 				return -FI_EINVAL;
 			av.entries_[index].reset();
 			av.holes_.push_back(index);
+			std::push_heap(av.holes_.begin(), av.holes_.end(), std::greater{});
 			for (Endpoint *endpoint : av.endpoints_)
 				endpoint->forget(index);
 		}

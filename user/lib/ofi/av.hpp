@@ -33,6 +33,10 @@ public:
 	/// Endpoints are told of what is removed.
 	void attach(Endpoint &endpoint);
 	void detach(Endpoint &endpoint);
+	[[nodiscard]] bool is_of(Domain &domain) const noexcept
+	{
+		return domain_.of(domain.users());
+	}
 
 private:
 	AddressVector(Domain &domain, const fi_av_attr &attr, void *context);
@@ -59,7 +63,7 @@ private:
 	Users users_;
 	std::mutex lock_; // protects what follows
 	std::vector<std::optional<::ibrelk_addr>> entries_;
-	std::vector<fi_addr_t> holes_;
+	std::vector<fi_addr_t> holes_; // a heap, the lowest in front
 	std::vector<Endpoint *> endpoints_;
 };
 

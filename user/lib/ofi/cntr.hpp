@@ -36,6 +36,10 @@ public:
 	{
 		return users_;
 	}
+	[[nodiscard]] bool is_of(Domain &domain) const noexcept
+	{
+		return domain_.of(domain.users());
+	}
 
 private:
 	Counter(Domain &domain, const fi_cntr_attr &attr, void *context);

@@ -110,8 +110,8 @@ result<CompletionQueue *> CompletionQueue::make(
 
 int CompletionQueue::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **cq, void *context)
 {
-	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_obj != FI_WAIT_UNSPEC &&
-		attr->wait_obj != FI_WAIT_FD)
+	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND ||
+		attr->wait_obj == FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
 	return guarded([&] {
 		const auto made = make(static_cast<Domain &>(*domain), *attr, context, false);
@@ -327,6 +327,29 @@ void CompletionQueue::progress()
 	settle();
 }
 
+void CompletionQueue::grow()
+{
+	std::vector<Entry> larger(2 * entries_.size());
+
+	for (std::size_t i = 0; i < waiting_; i++)
+		larger[i] = entries_[(first_ + i) % entries_.size()];
+	entries_.swap(larger);
+	first_ = 0;
+}
+
+void CompletionQueue::count()
+{
+	const std::lock_guard guard(lock_);
+
+	for (;;) {
+		collect(entries_.size());
+		if (!full() || ring_.peek().empty())
+			break;
+		grow();
+	}
+	settle();
+}
+
 bool CompletionQueue::has_something()
 {
 	const std::lock_guard guard(lock_);
@@ -450,10 +473,13 @@ ssize_t CompletionQueue::wait_and_take(
 
 		// While there are some but not enough, queued_ is no news, and others' progress is noticed
 		// late.
-		if (some)
-			sleep_on(std::span(descriptors).first(2), Deadline(shared_wait_ms).earlier(deadline));
-		else
-			sleep_on(descriptors, deadline);
+		const bool slept = some ? sleep_on(std::span(descriptors).first(2),
+						  Deadline(shared_wait_ms).earlier(deadline))
+					: sleep_on(descriptors, deadline);
+
+		// A signal may have told the caller to do something else.
+		if (!slept)
+			return take(buffer, count, sources);
 		if (descriptors[0].revents) {
 			signalled_.clear();
 			return take(buffer, count, sources);

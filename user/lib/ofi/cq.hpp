@@ -55,9 +55,15 @@ public:
 	int cancel(Endpoint &endpoint, const void *context);
 	/// An operation that the kernel has not accepted.
 	void give_back(Operation &operation);
-	/// Takes all that is in the ring, so that counters count it.
+	/// Takes what is in the ring, as far as there is room for what is to be read.
 	void progress();
+	/// Takes all of it, so that counters count it, whether anybody reads the queue or not.
+	void count();
 	[[nodiscard]] bool has_something();
+	[[nodiscard]] bool is_of(Domain &domain) const noexcept
+	{
+		return domain_.of(domain.users());
+	}
 
 private:
 	struct Entry {
@@ -83,6 +89,7 @@ private:
 		return waiting_ == entries_.size();
 	}
 	bool collect(std::size_t most);
+	void grow();
 	void settle() noexcept;
 	void handle(const Completion &completion);
 	void handle_unreported(const Completion &completion);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "domain.hpp"
 
+#include <cstring>
+
 #include "atomic.hpp"
 #include "av.hpp"
 #include "cntr.hpp"
 #include "cq.hpp"
 #include "ep.hpp"
+#include "eq.hpp"
 #include "info.hpp"
 #include "mr.hpp"
 #include "provider.hpp"
@@ -17,7 +20,7 @@ fi_ops Domain::fid_ops = {
 	.size = sizeof(fi_ops),
 	.close = Domain::close,
 	.bind = Domain::bind,
-	.control = unsupported,
+	.control = Domain::control,
 	.ops_open = unsupported,
 	.tostr = unsupported,
 	.ops_set = unsupported,
@@ -98,9 +101,29 @@ int Domain::close(Fid *any)
 }
 
 // What an event queue of a domain is told of (registrations that take long) does not happen here.
-int Domain::bind(Fid *, Fid *other, std::uint64_t flags)
+int Domain::bind(Fid *any, Fid *other, std::uint64_t flags)
 {
-	return other->fclass == FI_CLASS_EQ && flags == 0 ? 0 : -FI_EINVAL;
+	if (other->fclass != FI_CLASS_EQ || flags)
+		return -FI_EINVAL;
+	object_of<Domain, fid_domain>(any)->events_use_ = Use(object_of<EventQueue, fid_eq>(other)->users());
+	return 0;
+}
+
+// A raw key is the key, and mapping it nothing that would have to be undone.
+int Domain::control(Fid *, int command, void *argument)
+{
+	switch (command) {
+	case FI_MAP_RAW_MR: {
+		const auto &map = *static_cast<struct fi_mr_map_raw *>(argument);
+
+		if (map.key_size != sizeof(*map.key))
+			return -FI_EINVAL;
+		std::memcpy(map.key, map.raw_key, sizeof(*map.key));
+		return 0;
+	}
+	case FI_UNMAP_KEY: return 0;
+	default: return -FI_ENOSYS;
+	}
 }
 
 int Domain::query_atomic(

@@ -43,6 +43,7 @@ private:
 	Domain(Fabric &fabric, Device device, const Query &query, bool shares, void *context) noexcept;
 	static int close(Fid *any);
 	static int bind(Fid *any, Fid *other, std::uint64_t flags);
+	static int control(Fid *any, int command, void *argument);
 	static int query_atomic(fid_domain *domain, fi_datatype datatype, fi_op op, fi_atomic_attr *attr,
 		std::uint64_t flags);
 
@@ -53,6 +54,7 @@ private:
 	Device device_;
 	Query query_;
 	const bool shares_;
+	Use events_use_;
 	Users users_;
 };
 

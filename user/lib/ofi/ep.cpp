@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 
 #include "info.hpp"
 #include "job.hpp"
@@ -123,32 +124,48 @@ fi_ops_cm Endpoint::cm_ops = {
 // Of an endpoint without the capability, as the next one.
 fi_ops_rma Endpoint::no_rma_ops = {
 	.size = sizeof(fi_ops_rma),
-	.read = unsupported,
-	.readv = unsupported,
-	.readmsg = unsupported,
-	.write = unsupported,
-	.writev = unsupported,
-	.writemsg = unsupported,
-	.inject = unsupported,
-	.writedata = unsupported,
-	.injectdata = unsupported,
+	.read = not_capable,
+	.readv = not_capable,
+	.readmsg = not_capable,
+	.write = not_capable,
+	.writev = not_capable,
+	.writemsg = not_capable,
+	.inject = not_capable,
+	.writedata = not_capable,
+	.injectdata = not_capable,
 };
 
 fi_ops_atomic Endpoint::no_atomic_ops = {
 	.size = sizeof(fi_ops_atomic),
-	.write = unsupported,
-	.writev = unsupported,
-	.writemsg = unsupported,
-	.inject = unsupported,
-	.readwrite = unsupported,
-	.readwritev = unsupported,
-	.readwritemsg = unsupported,
-	.compwrite = unsupported,
-	.compwritev = unsupported,
-	.compwritemsg = unsupported,
-	.writevalid = unsupported,
-	.readwritevalid = unsupported,
-	.compwritevalid = unsupported,
+	.write = not_capable,
+	.writev = not_capable,
+	.writemsg = not_capable,
+	.inject = not_capable,
+	.readwrite = not_capable,
+	.readwritev = not_capable,
+	.readwritemsg = not_capable,
+	.compwrite = not_capable,
+	.compwritev = not_capable,
+	.compwritemsg = not_capable,
+	.writevalid = not_capable,
+	.readwritevalid = not_capable,
+	.compwritevalid = not_capable,
+};
+
+// There are no collective operations, and libfabric does not look whether there are.
+fi_ops_collective Endpoint::no_collective_ops = {
+	.size = sizeof(fi_ops_collective),
+	.barrier = unsupported,
+	.broadcast = unsupported,
+	.alltoall = unsupported,
+	.allreduce = unsupported,
+	.allgather = unsupported,
+	.reduce_scatter = unsupported,
+	.reduce = unsupported,
+	.scatter = unsupported,
+	.gather = unsupported,
+	.msg = unsupported,
+	.barrier2 = unsupported,
 };
 
 // ---- life -------------------------------------------------------------------------------------------------
@@ -165,9 +182,10 @@ Endpoint::Endpoint(Domain &domain, const fi_info &info, void *context) :
 	msg = &msg_ops;
 	rma = caps_ & FI_RMA ? &rma_ops : &no_rma_ops;
 	tagged = &tagged_ops;
+	collective = &no_collective_ops;
 	fid_ep::atomic = caps_ & FI_ATOMIC ? &atomic_ops : &no_atomic_ops;
 	if (info.src_addr && info.src_addrlen == sizeof(local_))
-		std::memcpy(&local_, info.src_addr, sizeof(local_));
+		set_local(info.src_addr);
 }
 
 // Another thread may be reading a queue: first it forgets this endpoint, then the kernel's goes, which
@@ -211,6 +229,10 @@ int Endpoint::bind_queue(CompletionQueue &queue, std::uint64_t flags)
 {
 	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
 		return -FI_EBADFLAGS;
+	if (!(flags & (FI_TRANSMIT | FI_RECV)))
+		return -FI_EINVAL;
+	if (!queue.is_of(domain_))
+		return -FI_EDOMAIN;
 	if (((flags & FI_TRANSMIT) && tx_.queue) || ((flags & FI_RECV) && rx_.queue))
 		return -FI_EINVAL;
 	for (Way *way : {flags & FI_TRANSMIT ? &tx_ : nullptr, flags & FI_RECV ? &rx_ : nullptr}) {
@@ -235,6 +257,10 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 
 	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | remote))
 		return -FI_EBADFLAGS;
+	if (!flags)
+		return -FI_EINVAL;
+	if (!counter.is_of(domain_))
+		return -FI_EDOMAIN;
 	for (const auto &[flag, count] : kinds) {
 		if ((flags & flag) && count->counter)
 			return -FI_EINVAL;
@@ -259,6 +285,8 @@ int Endpoint::bind(Fid *any, Fid *other, std::uint64_t flags)
 		case FI_CLASS_AV:
 			if (ep->av_)
 				return -FI_EINVAL;
+			if (!object_of<AddressVector, fid_av>(other)->is_of(ep->domain_))
+				return -FI_EDOMAIN;
 			object_of<AddressVector, fid_av>(other)->attach(*ep);
 			ep->av_ = object_of<AddressVector, fid_av>(other);
 			return 0;
@@ -364,6 +392,8 @@ int Endpoint::control(Fid *any, int command, void *argument)
 	switch (command) {
 	case FI_ENABLE: return guarded([&] { return ep->enable(); });
 	case FI_GETOPSFLAG:
+		if ((*flags & FI_TRANSMIT) && (*flags & FI_RECV))
+			return -FI_EINVAL;
 		if (*flags & FI_TRANSMIT)
 			*flags = ep->tx_flags_;
 		else if (*flags & FI_RECV)
@@ -408,6 +438,13 @@ int Endpoint::setopt(fid_t any, int level, int option, const void *value, std::s
 	return 0;
 }
 
+// Which life of an endpoint was meant, if it was another's name, does not matter to a new one.
+void Endpoint::set_local(const void *address) noexcept
+{
+	std::memcpy(&local_, address, sizeof(local_));
+	local_.generation = 0;
+}
+
 int Endpoint::setname(fid_t any, void *address, std::size_t length)
 {
 	auto *ep = object_of<Endpoint, fid_ep>(any);
@@ -416,7 +453,7 @@ int Endpoint::setname(fid_t any, void *address, std::size_t length)
 		return -FI_EOPBADSTATE;
 	if (length != sizeof(ep->local_))
 		return -FI_EINVAL;
-	std::memcpy(&ep->local_, address, length);
+	ep->set_local(address);
 	return 0;
 }
 
@@ -605,8 +642,7 @@ ssize_t Endpoint::send(const Message &message)
 
 	command.opcode = IBRELK_OP_SEND;
 	command.peer = *to;
-	command.level = level_of(
-		message.flags & level_flags ? message.flags : message.flags | (tx_flags_ & level_flags));
+	command.level = level_of(message.flags);
 	set_space(command, message);
 	set_buffer(command, message);
 	if (message.flags & FI_REMOTE_CQ_DATA) {
@@ -676,6 +712,9 @@ ssize_t Endpoint::write(const Message &message)
 	if (!kernel_)
 		return -FI_EOPBADSTATE;
 	if (!(caps_ & FI_WRITE))
+		return -FI_EOPNOTSUPP;
+	// As fi_writedata().
+	if (message.flags & FI_REMOTE_CQ_DATA)
 		return -FI_EOPNOTSUPP;
 	if (message.flags & ~write_flags)
 		return -FI_EBADFLAGS;

@@ -125,6 +125,7 @@ private:
 	~Endpoint();
 
 	int enable();
+	void set_local(const void *address) noexcept;
 	int open_way(Way &way);
 	void close_way(Way &way) noexcept;
 	int bind_queue(CompletionQueue &queue, std::uint64_t flags);
@@ -151,6 +152,7 @@ private:
 	static fi_ops_ep ep_ops;
 	static fi_ops_cm cm_ops;
 	static fi_ops_rma no_rma_ops;
+	static fi_ops_collective no_collective_ops;
 	static fi_ops_atomic no_atomic_ops;
 
 	Domain &domain_;

@@ -47,8 +47,8 @@ int EventQueue::open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **eq, void *co
 	const fi_eq_attr usual{};
 	const fi_eq_attr &wanted = attr ? *attr : usual;
 
-	if (wanted.wait_obj != FI_WAIT_NONE && wanted.wait_obj != FI_WAIT_UNSPEC &&
-		wanted.wait_obj != FI_WAIT_FD)
+	if (wanted.wait_obj == FI_WAIT_SET || wanted.wait_obj == FI_WAIT_MUTEX_COND ||
+		wanted.wait_obj == FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
 	return guarded([&] {
 		auto *made = new EventQueue(static_cast<Fabric &>(*fabric), wanted, context);
@@ -94,10 +94,23 @@ ssize_t EventQueue::add(std::uint32_t event, const void *data, std::size_t bytes
 		const std::lock_guard guard(lock_);
 
 		if (events_.size() >= events_max)
-			return -FI_EAGAIN;
-		events_.push_back({event, std::vector<std::byte>(first, first + bytes)});
+			return -FI_EOVERRUN;
+		events_.push_back({event, std::vector<std::byte>(first, first + bytes), {}});
 		wake_.set();
 		return static_cast<int>(bytes);
+	});
+}
+
+int EventQueue::add_error(const fi_eq_err_entry &error)
+{
+	return guarded([&] {
+		const std::lock_guard guard(lock_);
+
+		if (events_.size() >= events_max)
+			return -FI_EOVERRUN;
+		events_.push_back({0, {}, error});
+		wake_.set();
+		return 0;
 	});
 }
 
@@ -116,18 +129,26 @@ ssize_t EventQueue::take(std::uint32_t *event, void *buffer, std::size_t bytes, 
 		return -FI_EAGAIN;
 
 	const Event &first = events_.front();
+
+	if (first.error.err)
+		return -FI_EAVAIL;
+
 	const std::size_t length = first.data.size();
 
 	if (length > bytes)
 		return -FI_ETOOSMALL;
 	*event = first.kind;
 	std::copy(first.data.begin(), first.data.end(), static_cast<std::byte *>(buffer));
-	if (!(flags & FI_PEEK)) {
-		events_.pop_front();
-		if (events_.empty())
-			wake_.clear();
-	}
+	if (!(flags & FI_PEEK))
+		pop();
 	return static_cast<ssize_t>(length);
+}
+
+void EventQueue::pop()
+{
+	events_.pop_front();
+	if (events_.empty())
+		wake_.clear();
 }
 
 ssize_t EventQueue::read(
@@ -150,14 +171,24 @@ ssize_t EventQueue::sread(
 
 		std::array<pollfd, 1> descriptors = {{{eq.wake_.fd(), POLLIN, 0}}};
 
-		sleep_on(descriptors, deadline);
+		if (!sleep_on(descriptors, deadline))
+			return eq.take(event, buffer, bytes, flags);
 	}
 }
 
-// Nothing that is reported here can fail later.
-ssize_t EventQueue::readerr(fid_eq *, fi_eq_err_entry *, std::uint64_t)
+ssize_t EventQueue::readerr(fid_eq *any, fi_eq_err_entry *entry, std::uint64_t flags)
 {
-	return -FI_EAGAIN;
+	auto &eq = static_cast<EventQueue &>(*any);
+	const std::lock_guard guard(eq.lock_);
+
+	if (flags & ~FI_PEEK)
+		return -FI_EBADFLAGS;
+	if (eq.events_.empty() || !eq.events_.front().error.err)
+		return -FI_EAGAIN;
+	*entry = eq.events_.front().error;
+	if (!(flags & FI_PEEK))
+		eq.pop();
+	return sizeof(*entry);
 }
 
 ssize_t EventQueue::write(

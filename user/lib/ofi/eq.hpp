@@ -21,8 +21,10 @@ class EventQueue : public fid_eq
 public:
 	static int open(fid_fabric *fabric, fi_eq_attr *attr, fid_eq **eq, void *context);
 
-	/// Adds an event; returns its bytes, or -FI_EAGAIN if too many wait, -FI_ENOMEM.
+	/// Adds an event; returns its bytes, or -FI_EOVERRUN if too many wait, -FI_ENOMEM.
 	ssize_t add(std::uint32_t event, const void *data, std::size_t bytes);
+	/// Adds what fi_eq_readerr() gives; returns 0, or an error as above.
+	int add_error(const fi_eq_err_entry &error);
 	[[nodiscard]] bool has_something();
 
 	Users &users() noexcept
@@ -34,10 +36,12 @@ private:
 	struct Event {
 		std::uint32_t kind;
 		std::vector<std::byte> data;
+		fi_eq_err_entry error; // if its .err is not 0, that is all
 	};
 
 	EventQueue(Fabric &fabric, const fi_eq_attr &attr, void *context);
 	ssize_t take(std::uint32_t *event, void *buffer, std::size_t bytes, std::uint64_t flags);
+	void pop(); // with the lock held
 
 	static int close(Fid *any);
 	static int control(Fid *any, int command, void *argument);

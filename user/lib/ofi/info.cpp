@@ -48,6 +48,9 @@ constexpr std::uint64_t rma_orders = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_RAS 
 constexpr std::uint64_t tx_caps = message_caps | FI_SEND | memory_caps | FI_READ | FI_WRITE;
 constexpr std::uint64_t rx_caps = message_caps | FI_DIRECTED_RECV | FI_RECV | FI_MULTI_RECV | FI_SOURCE |
 	memory_caps | FI_REMOTE_READ | FI_REMOTE_WRITE;
+// Queues, counters, regions and the like of a domain.
+constexpr std::size_t objects_usual = 1024;
+
 constexpr std::uint64_t domain_caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 bool only(std::uint64_t asked, std::uint64_t offered) noexcept
@@ -184,7 +187,8 @@ bool domain_fits(const fi_domain_attr *domain) noexcept
 		(only(domain->caps, domain_caps) && domain->cq_data_size <= cq_data_size &&
 			domain->mr_key_size <= mr_key_size && domain->mr_iov_limit <= 1 &&
 			domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
-			domain->auth_key_size == 0);
+			domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx == 0 &&
+			domain->auth_key_size == 0 && domain->max_err_data == 0);
 }
 
 bool fabric_fits(const fi_fabric_attr *fabric) noexcept
@@ -270,15 +274,16 @@ void fill_domain(fi_domain_attr &domain, const fi_domain_attr *asked, std::uint6
 	domain.mr_mode = mr_mode_for(asked, caps, version);
 	domain.mr_key_size = mr_key_size;
 	domain.mr_iov_limit = 1;
-	domain.mr_cnt = 1024;
 	domain.cq_data_size = cq_data_size;
-	domain.cq_cnt = 1024;
-	domain.ep_cnt = 1024;
-	domain.tx_ctx_cnt = domain.ep_cnt;
-	domain.rx_ctx_cnt = domain.ep_cnt;
 	domain.max_ep_tx_ctx = 1;
 	domain.max_ep_rx_ctx = 1;
-	domain.cntr_cnt = 1024;
+	// Memory is their only limit.
+	domain.mr_cnt = std::max<std::size_t>(asked ? asked->mr_cnt : 0, objects_usual);
+	domain.cq_cnt = std::max<std::size_t>(asked ? asked->cq_cnt : 0, objects_usual);
+	domain.ep_cnt = std::max<std::size_t>(asked ? asked->ep_cnt : 0, objects_usual);
+	domain.tx_ctx_cnt = std::max<std::size_t>(asked ? asked->tx_ctx_cnt : 0, domain.ep_cnt);
+	domain.rx_ctx_cnt = std::max<std::size_t>(asked ? asked->rx_ctx_cnt : 0, domain.ep_cnt);
+	domain.cntr_cnt = std::max<std::size_t>(asked ? asked->cntr_cnt : 0, objects_usual);
 	domain.caps = domain_caps;
 }
 
@@ -331,9 +336,12 @@ struct Ends {
 	bool has_target = false;
 };
 
+// Whether it is one, if there is any.
 bool take(const void *address, std::size_t length, ::ibrelk_addr &into) noexcept
 {
-	if (!address || length != sizeof(into))
+	if (!address)
+		return true;
+	if (length != sizeof(into))
 		return false;
 	std::memcpy(&into, address, sizeof(into));
 	return true;
@@ -344,8 +352,10 @@ result<Ends> ends_of(const char *node, const char *service, std::uint64_t flags,
 	Ends ends;
 
 	if (hints) {
-		take(hints->src_addr, hints->src_addrlen, ends.source);
-		ends.has_target = take(hints->dest_addr, hints->dest_addrlen, ends.target);
+		if (!take(hints->src_addr, hints->src_addrlen, ends.source) ||
+			!take(hints->dest_addr, hints->dest_addrlen, ends.target))
+			return failure(EINVAL);
+		ends.has_target = hints->dest_addr != nullptr;
 	}
 	if (!node && !service)
 		return ends;
@@ -437,7 +447,7 @@ bool is_offered(const fi_info &asked) noexcept
 {
 	const std::uint64_t caps = caps_of(asked);
 
-	return only(caps,
+	return only(asked.caps,
 		       asked.domain_attr && shares_memory(asked.domain_attr->mr_mode)
 			       ? all_caps
 			       : all_caps & ~all_memory_caps) &&
@@ -452,9 +462,7 @@ bool is_offered(const fi_info &asked) noexcept
 
 std::uint64_t caps_of(const fi_info &asked) noexcept
 {
-	if (asked.caps)
-		return asked.caps;
-	return caps_for(0, asked.domain_attr && shares_memory(asked.domain_attr->mr_mode));
+	return caps_for(asked.caps, asked.domain_attr && shares_memory(asked.domain_attr->mr_mode));
 }
 
 int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "mr.hpp"
 
+#include <cstring>
 #include <span>
 
 #include "provider.hpp"
@@ -39,10 +40,10 @@ fi_ops MemoryRegion::fid_ops = {
 	.ops_set = unsupported,
 };
 
-MemoryRegion::MemoryRegion(Domain &domain, std::optional<Region> region, void *context) noexcept :
-	fid_mr{}, domain_(domain.users()), region_(std::move(region))
+MemoryRegion::MemoryRegion(Domain &domain, std::optional<Region> region, const fi_mr_attr &attr) noexcept :
+	fid_mr{}, domain_(domain.users()), region_(std::move(region)), base_(attr.mr_iov->iov_base)
 {
-	fid = {.fclass = FI_CLASS_MR, .context = context, .ops = &fid_ops};
+	fid = {.fclass = FI_CLASS_MR, .context = attr.context, .ops = &fid_ops};
 	mem_desc = this;
 	key = region_ ? region_->key() : FI_KEY_NOTAVAIL;
 }
@@ -95,7 +96,7 @@ int MemoryRegion::regattr(Fid *any, const fi_mr_attr *attr, std::uint64_t flags,
 		region.emplace(std::move(*opened));
 	}
 
-	auto *made = new (std::nothrow) MemoryRegion(domain, std::move(region), attr->context);
+	auto *made = new (std::nothrow) MemoryRegion(domain, std::move(region), *attr);
 
 	if (!made)
 		return -FI_ENOMEM;
@@ -110,9 +111,26 @@ int MemoryRegion::close(Fid *any)
 	return 0;
 }
 
-int MemoryRegion::control(Fid *, int command, void *)
+// What peers need to name it is a key of 64 bits, raw or not.
+int MemoryRegion::control(Fid *any, int command, void *argument)
 {
-	return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+	const auto *region = object_of<MemoryRegion, fid_mr>(any);
+
+	switch (command) {
+	case FI_ENABLE: return 0;
+	case FI_GET_RAW_MR: {
+		const auto &raw = *static_cast<struct fi_mr_raw_attr *>(argument);
+		const std::size_t room = *raw.key_size;
+
+		*raw.key_size = sizeof(region->key);
+		if (room < sizeof(region->key))
+			return -FI_ETOOSMALL;
+		std::memcpy(raw.raw_key, &region->key, sizeof(region->key));
+		*raw.base_addr = reinterpret_cast<std::uintptr_t>(region->base_);
+		return 0;
+	}
+	default: return -FI_ENOSYS;
+	}
 }
 
 } // namespace ibrelk::ofi

@@ -30,7 +30,7 @@ public:
 	static int regattr(Fid *domain, const fi_mr_attr *attr, std::uint64_t flags, fid_mr **mr);
 
 private:
-	MemoryRegion(Domain &domain, std::optional<Region> region, void *context) noexcept;
+	MemoryRegion(Domain &domain, std::optional<Region> region, const fi_mr_attr &attr) noexcept;
 
 	static int close(Fid *any);
 	static int control(Fid *any, int command, void *argument);
@@ -39,6 +39,7 @@ private:
 
 	Use domain_;
 	std::optional<Region> region_;
+	const void *const base_;
 };
 
 } // namespace ibrelk::ofi

@@ -55,7 +55,8 @@ constexpr std::uint64_t level_flags =
 	FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 /// Of operations; FI_MORE is a hint that we have no use for.
 constexpr std::uint64_t send_flags = FI_COMPLETION | FI_INJECT | FI_MORE | FI_REMOTE_CQ_DATA | level_flags;
-constexpr std::uint64_t recv_flags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
+/// What a receive has, it has: FI_TRANSMIT_COMPLETE may be said of it, and changes nothing.
+constexpr std::uint64_t recv_flags = FI_COMPLETION | FI_MORE | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE;
 /// A write completes when it is in its place, so to any level, and an atomic when it is done.
 constexpr std::uint64_t write_flags = FI_COMPLETION | FI_INJECT | FI_MORE | level_flags;
 constexpr std::uint64_t read_flags = FI_COMPLETION | FI_MORE | level_flags;

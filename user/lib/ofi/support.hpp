@@ -26,6 +26,13 @@ R unsupported(Arguments...)
 	return static_cast<R>(-FI_ENOSYS);
 }
 
+/// The same for what there would be with another capability.
+template<class R, class... Arguments>
+R not_capable(Arguments...)
+{
+	return static_cast<R>(-FI_EOPNOTSUPP);
+}
+
 /// The object of class T, which derives from Base (fid_cq, fid_ep, ...), of the fid that Base begins with.
 template<class T, class Base>
 T *object_of(Fid *any) noexcept
@@ -118,6 +125,11 @@ public:
 	~Use()
 	{
 		reset();
+	}
+	/// Whether these are the users that it is one of.
+	[[nodiscard]] bool of(const Users &users) const noexcept
+	{
+		return users_ == &users;
 	}
 
 private:

@@ -64,12 +64,14 @@ int Deadline::left_ms() const noexcept
 	return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
-void sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept
+bool sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept
 {
 	const int saved = errno;
+	const bool interrupted =
+		::poll(descriptors.data(), descriptors.size(), deadline.left_ms()) < 0 && errno == EINTR;
 
-	::poll(descriptors.data(), descriptors.size(), deadline.left_ms());
 	errno = saved;
+	return !interrupted;
 }
 
 } // namespace ibrelk::ofi

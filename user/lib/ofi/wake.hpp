@@ -59,7 +59,7 @@ private:
 	std::int64_t until_ns_;
 };
 
-/// Sleeps until one of the descriptors is readable, a signal comes or time runs out.
-void sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept;
+/// Sleeps until one of the descriptors is readable or time runs out. False: a signal came.
+[[nodiscard]] bool sleep_on(std::span<pollfd> descriptors, const Deadline &deadline) noexcept;
 
 } // namespace ibrelk::ofi
