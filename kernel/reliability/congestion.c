@@ -144,6 +144,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	}
 	window_set(conn, window);
 out:
+	congestion->since = rel_seq_max(congestion->since, conn->sender.floor);	/* or it would be half the numbers off */
 	congestion->round = conn->sender.next;
 	congestion->sent = min_t(u32, sent, U16_MAX);
 	congestion->lost = 0;
@@ -160,6 +161,7 @@ static void delay_silent(struct rel_conn *conn)
 	conn->stats.window_cuts++;
 	window_set(conn, min(congestion->window / 2, ONE_PKT));
 	/* What was lost before has been counted by that; and if a queue has dropped it, that is still there. */
+	congestion->since = conn->sender.next;
 	congestion->wary = WARY_ROUNDS;
 	congestion->round = conn->sender.next;
 	congestion->sent = 0;
@@ -203,6 +205,7 @@ void rel_congestion_init(struct rel_conn *conn)
 	congestion->ops = conn->config.congestion ?: &rel_congestion_fixed;
 	congestion->window_max = clamp_t(u32, conn->config.window_pkts, 1, REL_SPAN_MAX / 2);
 	congestion->round = conn->config.number_start;
+	congestion->since = conn->config.number_start;
 	congestion->ops->init(conn);
 }
 

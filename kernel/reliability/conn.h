@@ -187,6 +187,7 @@ struct rel_loss {
  * @sent: packets sent in the round trip before the last sample, among which some of @lost may be
  * @lost: packets that RACK or the tail probe have declared lost since then
  * @round: next number to be sent, then
+ * @since: losses of numbers before this one are those that the last time-out was for
  * @window: in 1/256 packets
  * @window_max: the configured one, packets
  * @threshold: it doubles below this, in the same units
@@ -204,6 +205,7 @@ struct rel_congestion {
 	u32 window;
 	u32 window_max;
 	u32 threshold;
+	u32 since;
 	u64 pace_ns;
 };
 

@@ -47,6 +47,13 @@ static void timers_disarm(struct rel_conn *conn)
 	rel_timer_disarm(conn, REL_TIMER_RTO);
 }
 
+/* Does it tell congestion control something that it does not know? */
+static bool loss_counts(const struct rel_conn *conn, u32 number, enum rel_cause cause)
+{
+	return (cause == REL_LOST_RACK || cause == REL_LOST_PROBE) &&
+	       !rel_seq_before(number, conn->congestion.since);
+}
+
 void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 {
 	struct rel_sender *sender = &conn->sender;
@@ -62,11 +69,9 @@ void rel_loss_declare(struct rel_conn *conn, u32 number, enum rel_cause cause)
 	rel_send_advance(sender);
 	if (!sender->in_flight) {
 		timers_disarm(conn);
-		conn->loss.silent = false;	/* the repeats ask ... */
-		/* ... unless the owner has dropped them */
-		conn->credit.probe_due |= conn->credit.blocked && !conn->config.native;
+		conn->loss.silent = false;	/* the repeats ask */
 	}
-	if (cause == REL_LOST_RACK || cause == REL_LOST_PROBE)
+	if (loss_counts(conn, number, cause))
 		conn->congestion.lost++;
 	conn->stats.lost[cause]++;
 	conn->ops->lost(conn, cookie, cause);
@@ -123,7 +128,7 @@ static void declared_wrongly(struct rel_conn *conn, u32 number, enum rel_cause c
 	struct rel_loss *loss = &conn->loss;
 
 	conn->stats.spurious++;
-	if (conn->congestion.lost && (cause == REL_LOST_RACK || cause == REL_LOST_PROBE))
+	if (conn->congestion.lost && loss_counts(conn, number, cause))
 		conn->congestion.lost--;
 	if (cause != REL_LOST_RACK)
 		return;

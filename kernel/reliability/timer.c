@@ -33,8 +33,12 @@ void rel_handle_timeout(struct rel_conn *conn, u64 now)
 		rel_timer_disarm(conn, REL_TIMER_ACK);
 		conn->receiver.ack_now = true;
 	}
-	if (now >= at[REL_TIMER_REORDER])
+	if (now >= at[REL_TIMER_REORDER]) {
 		rel_loss_handle_reorder(conn, now);
+		/* What is in flight asks for credits. If that was the last, its owner may have dropped it. */
+		if (unlikely(conn->credit.blocked))
+			rel_credit_block(conn, now);
+	}
 	if (now >= at[REL_TIMER_TAIL])
 		rel_loss_handle_tail(conn, now);
 	if (now >= at[REL_TIMER_RTO])

@@ -464,7 +464,6 @@ TEST(rel_congestion_delay, silence_leaves_one_packet_and_then_less)
 	EXPECT_EQ(rel_window_256(&side.conn), pkt / 64) << "never less";
 }
 
-// RFC 5681, 3.1: the losses before a time-out are what it was for. They count once.
 TEST(rel_congestion_delay, after_silence_it_doubles_to_half_of_what_was_too_much)
 {
 	Side side(config_delay());
@@ -486,7 +485,54 @@ TEST(rel_congestion_delay, after_silence_it_doubles_to_half_of_what_was_too_much
 	EXPECT_EQ(side.conn.stats.window_cuts, 1u);
 }
 
-// RFC 5681, 3.1: up to the threshold, and from there by a packet each round trip.
+// The losses before a time-out are what it was for, whoever finds them, and when: the answer's SACK, or the
+// timer that it arms, or the next tail probe. Those after it count.
+TEST(rel_congestion_delay, after_silence_what_was_lost_before_counts_no_more)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	round_trip(side, 60 * us, 1);
+
+	const u32 first = side.conn.sender.next;
+
+	side.send_many(30);
+	side.run_timeout();
+	side.run_timeout();
+	ASSERT_EQ(side.conn.stats.timeouts, 1u);
+	side.polled();
+	side.now += 60 * us;
+	side.take(side.peer_ack(first, {3, 4, 5, 6, 7, 8, 20}));
+	ASSERT_GT(side.conn.stats.lost[REL_LOST_RACK], 10u);
+	EXPECT_EQ(rel_window_256(&side.conn), 1 * pkt);
+	EXPECT_EQ(side.conn.congestion.threshold, 20 * pkt);
+	rel_loss_handle_tail(&side.conn, side.conn.timer_ns[REL_TIMER_TAIL]);
+	EXPECT_EQ(side.conn.congestion.lost, 0u);
+	side.take(side.peer_ack(side.conn.sender.next));
+	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+	ASSERT_EQ(round_trip(side, 60 * us), 1u);
+	EXPECT_EQ(rel_window_256(&side.conn), 2 * pkt);
+	EXPECT_EQ(side.conn.stats.window_cuts, 1u);
+
+	side.send_many(2);
+	side.run_timeout();
+	EXPECT_EQ(side.conn.congestion.lost, 1u);
+}
+
+// Else, half the numbers later, all losses would seem to be of before.
+TEST(rel_congestion_delay, what_counts_no_more_moves_on)
+{
+	Side side(config_delay());
+
+	for (int i = 0; i < 3; i++) {
+		const u32 first = side.conn.sender.next;
+
+		round_trip(side, 60 * us);
+		EXPECT_EQ(side.conn.congestion.since, side.conn.sender.next);
+		EXPECT_NE(side.conn.congestion.since, first);
+	}
+}
+
 // It was a loss, and a late answer says that it was a queue's.
 TEST(rel_congestion_delay, after_silence_it_comes_back_while_there_is_no_queue)
 {
@@ -508,6 +554,7 @@ TEST(rel_congestion_delay, after_silence_it_comes_back_while_there_is_no_queue)
 	}
 }
 
+// RFC 5681, 3.1: up to the threshold, and from there by a packet each round trip.
 TEST(rel_congestion_delay, doubles_no_farther_than_to_the_threshold)
 {
 	Side side(config_delay());

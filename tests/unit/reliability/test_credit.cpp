@@ -92,6 +92,28 @@ TEST(rel_credit_block, asks_when_what_was_in_flight_is_lost)
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 }
 
+// What brings credits, and tells of the loss as well, leaves nothing to ask for.
+TEST(rel_credit_block, asks_not_if_credits_come_with_the_loss)
+{
+	rel_config config = config_usual();
+
+	config.peer_credit_pkts = 4;
+	Side side(config);
+
+	side.send_many(4);
+	ASSERT_FALSE(side.can_send());
+	side.now += 100 * us;
+
+	wire_header ack = side.peer_ack(side.start(), {0, 1, 2});
+
+	ack.credit = cpu_to_le32(side.start() + 8);
+	side.take(ack);
+	ASSERT_EQ(side.lost.size(), 1u);
+	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+	EXPECT_FALSE(side.polled());
+	EXPECT_TRUE(side.can_send());
+}
+
 TEST(rel_credit_handle, opens_a_blocked_window)
 {
 	Side side(config_credit(false, 8, 1));
