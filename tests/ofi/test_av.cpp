@@ -182,7 +182,11 @@ TEST(Av, failures_are_events)
 	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), -FI_EAGAIN);
 	EXPECT_EQ(fi_av_insert(av.get(), two.data(), 2, indices.data(), 0, &context), 0);
 	EXPECT_EQ(fi_eq_sread(eq.get(), &event, &entry, sizeof(entry), 1000, 0), -FI_EAVAIL);
+	error.err_data = two.data();
+	error.err_data_size = two.size();
 	EXPECT_EQ(fi_eq_readerr(eq.get(), &error, 0), static_cast<ssize_t>(sizeof(error)));
+	EXPECT_EQ(error.err_data, two.data());
+	EXPECT_EQ(error.err_data_size, 0U);
 	EXPECT_EQ(error.fid, &av->fid);
 	EXPECT_EQ(error.context, &context);
 	EXPECT_EQ(error.data, 1U);

@@ -431,6 +431,44 @@ TEST(Counters, of_a_queue_that_nobody_reads)
 		ASSERT_EQ(pair.b.done(&bytes[i]).data, i);
 }
 
+// The queue grows while a thread sleeps on it.
+TEST(Counters, beside_somebody_who_reads)
+{
+	Wish wish;
+
+	wish.counters = true;
+	wish.wait = FI_WAIT_UNSPEC;
+
+	Pair pair(wish);
+	constexpr std::uint64_t messages = 5000;
+	std::vector<std::uint64_t> found;
+	char byte = 0;
+	std::thread reads([&] {
+		std::array<fi_cq_tagged_entry, 7> entries{};
+
+		while (found.size() < messages) {
+			const ssize_t count =
+				fi_cq_sread(pair.b.cq.get(), entries.data(), entries.size(), nullptr, 60000);
+
+			if (count <= 0)
+				break;
+			for (ssize_t i = 0; i < count; i++)
+				found.push_back(entries[static_cast<std::size_t>(i)].data);
+		}
+	});
+
+	for (std::uint64_t i = 0; i < messages; i++) {
+		receive(pair.b, &byte);
+		inject(pair, i);
+		(void)fi_cntr_read(pair.b.received.get());
+	}
+	EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), messages, 60000), 0);
+	reads.join();
+	ASSERT_EQ(found.size(), messages);
+	for (std::uint64_t i = 0; i < messages; i++)
+		ASSERT_EQ(found[i], i);
+}
+
 TEST(Counters, without_a_wait_object_of_their_own)
 {
 	const Side side;
@@ -464,6 +502,7 @@ TEST(Cq, a_signal_ends_waiting)
 	action.sa_handler = [](int) {
 		signals++;
 	};
+	signals = 0;
 	ASSERT_EQ(::sigaction(SIGUSR1, &action, &old), 0);
 
 	std::thread waits([&] {
@@ -481,6 +520,7 @@ TEST(Cq, a_signal_ends_waiting)
 	fi_cq_signal(side.cq.get());
 	waits.join();
 	EXPECT_EQ(result, -FI_EAGAIN);
+	EXPECT_GT(signals, 0);
 	EXPECT_EQ(::sigaction(SIGUSR1, &old, nullptr), 0);
 }
 
@@ -505,6 +545,32 @@ TEST(Endpoint, is_bound_to_what_is_of_its_domain)
 	EXPECT_EQ(fi_ep_bind(ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	EXPECT_EQ(fi_ep_bind(ep.get(), &side.av->fid, 0), 0);
 	EXPECT_EQ(fi_ep_bind(ep.get(), &side.sent->fid, FI_SEND), 0);
+}
+
+// Else this send would wait for its receive.
+TEST(Endpoint, flags_of_a_call_replace_its_own)
+{
+	Wish wish;
+
+	wish.tx_flags = FI_MATCH_COMPLETE | FI_COMPLETION;
+
+	Pair pair(wish);
+	char byte = 'x';
+	int first = 0, second = 0;
+	iovec whole{&byte, 1};
+	fi_msg_tagged message{};
+
+	message.msg_iov = &whole;
+	message.iov_count = 1;
+	message.addr = pair.to_b;
+	message.tag = 1;
+	message.context = &first;
+	Side::post([&] { return fi_tsend(pair.a.ep.get(), &byte, 1, nullptr, pair.to_b, 1, &second); });
+	Side::post([&] { return fi_tsendmsg(pair.a.ep.get(), &message, FI_COMPLETION); });
+	pair.a.done(&first);
+	EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
+	receive(pair.b, &byte);
+	pair.a.done(&second);
 }
 
 TEST(Endpoint, flags_are_of_one_direction)

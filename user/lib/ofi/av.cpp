@@ -167,7 +167,7 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 	if (av.reports_events_ && !av.events_)
 		return -FI_ENOEQ;
 	return guarded([&] {
-		int inserted = 0;
+		int inserted = 0, lost = 0;
 
 		for (std::size_t i = 0; i < count; i++) {
 			::ibrelk_addr address;
@@ -186,17 +186,16 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 			if (index != FI_ADDR_NOTAVAIL || !av.reports_events_)
 				continue;
 			// Whoever waits for the insertion gets these first.
-			const int lost = av.events_->add_error({.fid = &any->fid,
+			const int error = av.events_->add_error({.fid = &any->fid,
 				.context = context,
 				.data = i,
 				.err = FI_EINVAL,
 				.prov_errno = FI_EINVAL,
 				.err_data = nullptr,
 				.err_data_size = 0});
-			if (lost)
-				return lost;
+			lost = lost ? lost : error;
 		}
-		return av.finish(inserted, context);
+		return lost ? lost : av.finish(inserted, context);
 	});
 }
 

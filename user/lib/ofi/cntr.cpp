@@ -125,6 +125,9 @@ int Counter::wait_for(std::uint64_t threshold, int timeout)
 	// on.
 	if (waiters_.fetch_add(1) > 0)
 		wake_.set();
+
+	const Undo left([this] { waiters_.fetch_sub(1); });
+
 	for (;;) {
 		std::vector<pollfd> descriptors;
 		const bool alone = waiters_.load() == 1;
@@ -154,7 +157,6 @@ int Counter::wait_for(std::uint64_t threshold, int timeout)
 		// A signal's handler may have counted something; else one waits on.
 		(void)sleep_on(descriptors, alone ? deadline : Deadline(shared_wait_ms).earlier(deadline));
 	}
-	waiters_.fetch_sub(1);
 	return outcome;
 }
 

@@ -440,17 +440,18 @@ ssize_t CompletionQueue::wait_and_take(
 	void *buffer, std::size_t count, fi_addr_t *sources, const void *condition, int timeout)
 {
 	const Deadline deadline(timeout);
-	// How many to wait for. What has come when time runs out is returned, as without a condition.
-	const std::size_t most = std::max<std::size_t>(std::min(count, entries_.size()), 1);
-	const std::size_t wanted = condition && condition_ == FI_CQ_COND_THRESHOLD
-		? std::clamp<std::size_t>(*static_cast<const std::size_t *>(condition), 1, most)
-		: 1;
-
 	for (;;) {
 		bool enough = false, some = false;
 
 		{
 			const std::lock_guard guard(lock_);
+			// How many to wait for: as many as are wanted and find room. What has come when time
+			// runs out is returned, as without a condition.
+			const std::size_t most = std::max<std::size_t>(std::min(count, entries_.size()), 1);
+			const std::size_t wanted = condition && condition_ == FI_CQ_COND_THRESHOLD
+				? std::clamp<std::size_t>(
+					  *static_cast<const std::size_t *>(condition), 1, most)
+				: 1;
 
 			// An error is reported at once.
 			enough = collect(wanted) && (waiting_ >= wanted || front().error);

@@ -185,7 +185,12 @@ ssize_t EventQueue::readerr(fid_eq *any, fi_eq_err_entry *entry, std::uint64_t f
 		return -FI_EBADFLAGS;
 	if (eq.events_.empty() || !eq.events_.front().error.err)
 		return -FI_EAGAIN;
+
+	// There is nothing more to say; the buffer for it is the caller's.
+	void *const room = entry->err_data;
+
 	*entry = eq.events_.front().error;
+	entry->err_data = room;
 	if (!(flags & FI_PEEK))
 		eq.pop();
 	return sizeof(*entry);
