@@ -27,7 +27,7 @@
 #define ONE_PKT		REL_CONGESTION_PKT
 #define WINDOW_MIN	(ONE_PKT / 64)	/* one every 64 round trips: at 10 Gb/s enough for 10000 senders */
 #define WINDOW_FIRST	(8 * ONE_PKT)	/* in the first round trip, and after a pause: any eager message */
-#define WARY_ROUNDS	64		/* after a cut by loss; of 1 packet in 1000, every other is wary at most */
+#define WARY_ROUNDS	64		/* round trips after a cut by loss; of 1 packet in 1000, every other is wary at most */
 #define SCALE_MAX	4		/* small windows: the target is at most so many times farther away */
 #define DECREASE_MAX	2		/* at most to 1/2 (Swift's max_mdf) */
 #define LOST_FREE	1		/* packets lost in a round trip without saying anything ... */
@@ -112,8 +112,9 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	u64 target;
 	bool late;
 
+	/* There is a sample for each packet, if there is less than one in a round trip. */
 	if (wary)
-		congestion->wary--;
+		congestion->wary -= min_t(u32, congestion->wary, max(ONE_PKT / window, 1u));
 	if (!lost && !congestion->limited && window <= WINDOW_FIRST)
 		goto out;			/* question and answer: nothing to think about */
 	target = target_ns(conn);
@@ -142,8 +143,8 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 		congestion->threshold = window;
 		conn->stats.window_cuts++;
 	}
-	window_set(conn, window);
 out:
+	window_set(conn, window);	/* which also paces by what a round trip is now */
 	congestion->since = rel_seq_max(congestion->since, conn->sender.floor);	/* or it would be half the numbers off */
 	congestion->round = conn->sender.next;
 	congestion->sent = min_t(u32, sent, U16_MAX);

@@ -50,7 +50,8 @@ struct rel_sent {
  * @asked: the last number that carried an ACK request
  * @asking: and nothing from there on has been acknowledged yet
  * @sent_ns: when the last packet was sent
- * @waiting_ns: since when something has been in flight, blocked for want of credits, or asked
+ * @waiting_ns: since when something has been in flight, or lost and to be sent again, or blocked for want of credits,
+ *	or asked, without a word from the peer before that
  */
 struct rel_sender {
 	struct rel_bits flight;
@@ -215,7 +216,8 @@ struct rel_congestion {
  * @init: the first window. rel_congestion_init() has set the rest
  * @sample: once for each round trip
  * @silent: a retransmission time-out
- * @pause: nothing was in flight for so long, which is more than an RTO; U64_MAX: the queue pair is another
+ * @pause: nothing is in flight, and nothing was sent for so long, which is more than an RTO; U64_MAX: the queue pair
+ *	is another
  */
 struct rel_congestion_ops {
 	const char *name;

@@ -44,8 +44,8 @@ void rel_credit_block(struct rel_conn *conn, u64 now)
 	if (!credit->blocked) {
 		credit->blocked = true;
 		credit->probes = 0;
-		if (!sender->in_flight && !sender->repeats)
-			sender->waiting_ns = now;
+		if (!sender->in_flight)
+			rel_send_waits(conn, now);
 	}
 	if (credit->probe_due || rel_timer_armed(conn, REL_TIMER_PROBE))
 		return;

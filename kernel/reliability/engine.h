@@ -28,6 +28,17 @@ static inline bool rel_send_fits(const struct rel_conn *conn)
 	return conn->sender.next - conn->sender.floor < REL_SPAN_MAX;
 }
 
+/**
+ * rel_send_waits() - it begins to wait for the peer, unless it does for what was lost, and the peer has said nothing since
+ *
+ * (What is lost is counted in packets. Its owner may need fewer to send it again, so that it seems to wait for ever.)
+ */
+static inline void rel_send_waits(struct rel_conn *conn, u64 now)
+{
+	if (!conn->sender.repeats || conn->heard_ns > conn->sender.sent_ns)
+		conn->sender.waiting_ns = now;
+}
+
 /* ---- receive.c ---- */
 
 void rel_receive_init(struct rel_conn *conn, u64 now);

@@ -108,6 +108,9 @@ void rel_loss_handle_acked(struct rel_conn *conn, u64 now)
 	u64 probe_at, soonest;
 
 	loss->progress_ns = now;
+	/* Marks that nothing moves for 2^31 numbers would lie ahead. */
+	loss->round_end = rel_seq_max(loss->round_end, conn->sender.floor - REL_SPAN_MAX);
+	loss->recovery_end = rel_seq_max(loss->recovery_end, conn->sender.floor);
 	rel_loss_revive(loss);
 	timers_disarm(conn);
 	rel_loss_handle_reorder(conn, now);
@@ -264,7 +267,7 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 {
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
-	u64 age_ns = conn->rtt.srtt_ns ?: rel_rtt_backoff(conn, loss->backoff);
+	u64 age_ns = conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
 
 	loss->silent = false;
 	/*

@@ -113,8 +113,7 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 		 */
 		if (pause_ns > 2 * conn->rtt.rto_max_ns)
 			sender->repeats = 0;
-		if (!sender->repeats)
-			sender->waiting_ns = now;
+		rel_send_waits(conn, now);
 	}
 	if (unlikely(rel_bits_any(conn->loss.lost)))
 		rel_bits_clear(&conn->loss.lost, number % REL_SPAN_MAX);

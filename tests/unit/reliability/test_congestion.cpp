@@ -241,6 +241,26 @@ TEST(rel_congestion_delay, a_loss_counts_for_64_round_trips)
 	EXPECT_EQ(rel_window_256(&side.conn), 5 * pkt) << "then the delay is a processor's again";
 }
 
+// Of which each packet is a part only, if there is less than one in a round trip.
+TEST(rel_congestion_delay, a_loss_counts_for_64_round_trips_below_a_packet)
+{
+	Side side(config_delay());
+
+	grown(side, 8);
+	side.conn.congestion.window = pkt / 32;
+	side.conn.congestion.threshold = pkt / 32;
+	side.conn.congestion.window_pkts = 1;
+	side.conn.congestion.wary = 64;
+	for (int i = 0; i < 2; i++) {
+		side.conn.congestion.pace_ns = 0;
+		ASSERT_EQ(round_trip(side, 900 * us), 1u);
+		EXPECT_EQ(rel_window_256(&side.conn), pkt / 32);
+	}
+	side.conn.congestion.pace_ns = 0;
+	ASSERT_EQ(round_trip(side, 900 * us), 1u);
+	EXPECT_EQ(rel_window_256(&side.conn), pkt / 32 * 5 / 4);
+}
+
 TEST(rel_congestion_delay, a_loss_counts_until_the_window_is_above_what_it_began_with)
 {
 	Side side(config_delay());
@@ -587,6 +607,25 @@ TEST(rel_congestion_delay, less_than_a_packet_is_paced)
 	side.run_timeout();
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "once";
 	EXPECT_TRUE(side.can_send());
+}
+
+// Whether the window changes or not.
+TEST(rel_congestion_delay, is_paced_by_what_a_round_trip_is_now)
+{
+	Side side(config_delay());
+
+	grown(side, 8);
+	side.conn.congestion.window = pkt / 2;
+	side.conn.congestion.threshold = pkt / 2;
+	side.conn.congestion.window_pkts = 1;
+	side.conn.congestion.wary = 64;
+	for (int i = 0; i < 5; i++) {
+		while (!side.can_send())
+			side.run_timeout();
+		ASSERT_EQ(round_trip(side, 3 * ms), 1u);
+		ASSERT_EQ(rel_window_256(&side.conn), pkt / 2);
+		EXPECT_EQ(side.conn.congestion.pace_ns, 2 * side.conn.rtt.srtt_ns);
+	}
 }
 
 // Found by fuzz-engine: half a minute between two packets.

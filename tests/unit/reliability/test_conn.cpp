@@ -411,6 +411,33 @@ TEST(rel_silence_ns, starts_anew_when_the_owner_dropped_what_was_lost)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
 }
 
+// Three small packets were lost, and what they carried went in one; then, after a pause, there is something new.
+TEST(rel_silence_ns, starts_anew_when_the_peer_has_spoken_since)
+{
+	for (bool credit : {false, true}) {
+		rel_config config = config_usual();
+
+		config.peer_credit_pkts = credit ? 128 : 8;
+		Side side(config);
+
+		side.send_many(7);
+		side.now += 50 * us;
+		side.take(side.peer_ack(side.start(), {2, 3, 4, 5}));
+		ASSERT_EQ(side.lost.size(), 3u);
+		side.send();
+		side.now += 50 * us;
+		side.take(side.peer_ack(side.conn.sender.next));
+		ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+		side.now += 150 * ms;
+		EXPECT_EQ(side.can_send(), credit);
+		if (credit)
+			side.send();
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
+		side.now += 1 * ms;
+		EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 1 * ms);
+	}
+}
+
 TEST(rel_silence_ns, goes_on_when_what_was_lost_is_sent_again_in_time)
 {
 	for (u64 late_ns : {0, 1}) {

@@ -443,6 +443,22 @@ TEST(rel_loss_handle_late, and_the_first_loss_of_all_to_one)
 	EXPECT_EQ(side.conn.loss.window_steps, 1u);
 }
 
+// Else, half the numbers later, they would be ahead of all that is sent, and no window would widen, or shrink, any more.
+TEST(rel_loss_handle_late, what_marks_a_round_trip_and_a_recovery_moves_on)
+{
+	Warm side;
+
+	rel_loss_declare_all(&side.conn, REL_LOST_RACK);
+	for (int i = 0; i < 10; i++) {
+		side.send_many(64);
+		side.now += 100 * us;
+		side.take(side.peer_ack(side.conn.sender.next));
+		EXPECT_EQ(side.conn.loss.recovery_end, side.conn.sender.next);
+	}
+	EXPECT_EQ(side.conn.loss.round_end, side.conn.sender.next - REL_SPAN_MAX)
+		<< "what has been sent before it has no slot any more";
+}
+
 TEST(rel_loss_declare, nothing_is_waited_for_when_nothing_is_in_flight)
 {
 	Warm side;
@@ -755,6 +771,29 @@ TEST(rel_loss_handle_rto, an_answer_knows_what_was_sent_a_round_trip_before)
 		side.now += age_ns - 10 * us;
 		side.take(side.peer_ack(side.n));
 		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns) << "to the nanosecond";
+	}
+}
+
+// If there was no round trip yet, a time-out is what is known; not one that has been doubled, or the answer to the second
+// one would not be enough to repeat what was sent before the first.
+TEST(rel_loss_handle_rto, without_a_round_trip_a_time_out_is_the_measure)
+{
+	for (u64 younger_ns : {0, 1}) {
+		Side side;
+
+		side.send();
+		side.run_timeout();
+		side.send();
+		const u64 sent_ns = side.now;
+		side.run_timeout();
+		EXPECT_TRUE(side.polled());
+		side.run_timeout();
+		EXPECT_TRUE(side.polled());
+		EXPECT_EQ(side.conn.stats.timeouts, 2u);
+		EXPECT_GT(side.now - sent_ns, 10 * ms) << "rto_initial_us";
+		side.now = sent_ns + 10 * ms - younger_ns;
+		side.take(side.peer_ack(side.start()));
+		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns);
 	}
 }
 
