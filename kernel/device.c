@@ -7,7 +7,7 @@
  * Following a device. Events of the device (link, GIDs), and changes of network devices, queue
  * refresh_work, which looks at everything anew: addresses that have come get a listener, for those
  * that have gone the listener and all paths go too. A port whose link is down keeps its addresses
- * and paths: the link may come back before anybody gives up.
+ * and paths: the link may come back before anybody gives up. What fails is tried again, more and more slowly.
  *
  * Letting go of a device (ibr_remove(), for "rdma link del" and when the module goes), in this
  * order: (1) refresh_work and events are over, and the device is not found any more, so no new
@@ -40,12 +40,13 @@
 
 #define ADDRS_MAX	64	/* of a port */
 #define SETTLE_MS	20	/* events come in bunches */
+#define RETRY_MAX_S	32	/* a refresh that failed is tried again after 1 s, 2 s, and so on up to this */
 
 /* struct ibr_addr - an address of a port */
 struct ibr_addr {
 	struct list_head link;		/* port->addrs: devices_lock */
 	u8 gid[16];
-	struct ibr_listener *listener;	/* device->refresh_lock */
+	struct ibr_listener *listener;	/* devices_lock; changed with device->refresh_lock held, too */
 	bool seen;			/* likewise */
 };
 
@@ -97,11 +98,16 @@ static struct ibr_addr *port_addr(struct ibr_port *port, const u8 *gid)
 	return NULL;
 }
 
-/* The usable port with this address; a zero address: the first. Context: devices_lock held. */
+/*
+ * The usable port with this address; a zero address: the first. One with a listener has proved that it is its own; that
+ * of another one may be about to fail. Context: devices_lock held.
+ */
 static struct ibr_port *port_of_gid(const u8 *gid)
 {
 	bool any = !memcmp(gid, zero_gid, sizeof(zero_gid));
+	struct ibr_port *pending = NULL;
 	struct ibr_device *device;
+	struct ibr_addr *addr;
 	u32 i;
 
 	lockdep_assert_held(&devices_lock);
@@ -109,10 +115,14 @@ static struct ibr_port *port_of_gid(const u8 *gid)
 		for (i = 0; i < device->port_count; i++) {
 			struct ibr_port *port = &device->ports[i];
 
-			if (any ? !list_empty(&port->addrs) : !!port_addr(port, gid))
+			addr = any ? list_first_entry_or_null(&port->addrs, struct ibr_addr, link) :
+				     port_addr(port, gid);
+			if (addr && addr->listener)
 				return port;
+			if (addr && !pending)
+				pending = port;
 		}
-	return NULL;
+	return pending;
 }
 
 struct ibr_port *ibr_port_find_gid(const u8 gid[16])
@@ -459,6 +469,17 @@ static void port_leave(struct ibr_port *port, const char *reason)
 			reason);
 }
 
+/* Look at all devices anew, soon. What no event of a device tells: MTU, addresses of iWARP ports, and what another had. */
+static void refresh_all(void)
+{
+	struct ibr_device *device;
+
+	spin_lock_bh(&devices_lock);
+	list_for_each_entry(device, &devices, link)
+		mod_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
+	spin_unlock_bh(&devices_lock);
+}
+
 static void addr_remove(struct ibr_port *port, struct ibr_addr *addr)
 {
 	spin_lock_bh(&devices_lock);
@@ -469,6 +490,18 @@ static void addr_remove(struct ibr_port *port, struct ibr_addr *addr)
 	pr_info("%s port %u: address %pI6c gone\n", dev_name(&port->device->ib->dev), port->num,
 		addr->gid);
 	kfree(addr);
+	refresh_all();
+}
+
+/* Is it another port's? */
+static bool addr_taken(const u8 *gid)
+{
+	bool taken;
+
+	spin_lock_bh(&devices_lock);
+	taken = port_of_gid(gid);
+	spin_unlock_bh(&devices_lock);
+	return taken;
 }
 
 static int addr_add(struct ibr_port *port, const u8 *gid)
@@ -492,11 +525,14 @@ static int addr_add(struct ibr_port *port, const u8 *gid)
 		spin_lock_bh(&devices_lock);
 		list_del(&addr->link);
 		spin_unlock_bh(&devices_lock);
-		ibr_paths_remove_port(gid);
+		if (!addr_taken(gid))
+			ibr_paths_remove_port(gid);
 		kfree(addr);
 		return PTR_ERR(listener);
 	}
+	spin_lock_bh(&devices_lock);
 	addr->listener = listener;
+	spin_unlock_bh(&devices_lock);
 	pr_info("%s port %u: address %pI6c, MTU %u,%s%s%s\n", dev_name(&port->device->ib->dev),
 		port->num, gid, port->mtu, types & BIT(IB_QPT_RC) ? " RC" : "",
 		types & BIT(IB_QPT_UC) ? " UC" : "", types & BIT(IB_QPT_UD) ? " UD" : "");
@@ -542,13 +578,14 @@ static void port_list(struct ibr_port *port, u32 entries, struct gid_list *list)
 	}
 }
 
-/* Look at a port anew. Context: refresh_lock held. */
-static void port_refresh(struct ibr_port *port, struct gid_list *list)
+/* Look at a port anew. Returns whether that has to be tried again. Context: refresh_lock held. */
+static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 {
 	struct ibr_device *device = port->device;
 	struct ibr_addr *addr, *next;
 	struct ib_port_attr attr;
 	const char *reason = "";
+	bool again = false;
 	u32 mtu;
 	u32 i;
 	int ret;
@@ -556,7 +593,7 @@ static void port_refresh(struct ibr_port *port, struct gid_list *list)
 	ret = ib_query_port(device->ib, port->num, &attr);
 	if (ret) {
 		port_leave(port, "port cannot be queried");
-		return;
+		return true;
 	}
 	mtu = ib_mtu_enum_to_int(attr.active_mtu);
 	/* iWARP has no packets that matter to us: it moves a message of any length. */
@@ -578,10 +615,16 @@ static void port_refresh(struct ibr_port *port, struct gid_list *list)
 		ret = port_open_ud(port);
 		if (!ret)
 			ret = addr_add(port, list->gid[i]);
-		if (ret == -EADDRNOTAVAIL || ret == -EADDRINUSE || ret == -ENODEV)
+		if (!ret)
+			continue;
+		if (addr_taken(list->gid[i]) ||
+		    (port->layer == IBR_LINK_IWARP && (ret == -EADDRNOTAVAIL || ret == -ENODEV))) {
 			reason = "its address belongs to another RDMA device";
-		else if (ret)
+		} else {
+			/* One of IPv6 cannot be bound before its detection of duplicates is over, of which no event tells. */
 			reason = "no queue pair or listener could be made";
+			again = true;
+		}
 	}
 	list_for_each_entry_safe(addr, next, &port->addrs, link)
 		if (!addr->seen)
@@ -593,19 +636,23 @@ static void port_refresh(struct ibr_port *port, struct gid_list *list)
 		reason = attr.state == IB_PORT_ACTIVE ? "no IP address (RoCE v2 GID)" :
 							"no address, and the link is down";
 	port_leave(port, reason);
+	return again;
 }
 
 static void device_refresh(struct ibr_device *device)
 {
 	struct gid_list *list;
+	bool again;
 	u32 i;
 
 	list = kmalloc(sizeof(*list), GFP_KERNEL);
+	again = !list;
 	mutex_lock(&device->refresh_lock);
-	if (!list && !device->removing)
-		queue_delayed_work(ibr_wq, &device->refresh_work, HZ);
 	for (i = 0; list && i < device->port_count && !device->removing; i++)
-		port_refresh(&device->ports[i], list);
+		again |= port_refresh(&device->ports[i], list);
+	device->retry_s = again ? clamp_t(u32, 2 * device->retry_s, 1, RETRY_MAX_S) : 0;
+	if (again && !device->removing)
+		queue_delayed_work(ibr_wq, &device->refresh_work, device->retry_s * HZ);
 	mutex_unlock(&device->refresh_lock);
 	kfree(list);
 }
@@ -628,22 +675,11 @@ static void device_event(struct ib_event_handler *handler, struct ib_event *even
 	case IB_EVENT_LID_CHANGE:
 	case IB_EVENT_CLIENT_REREGISTER:
 	case IB_EVENT_DEVICE_FATAL:
-		queue_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
+		mod_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
 		break;
 	default:
 		break;
 	}
-}
-
-/* What no event of a device tells: MTU, and addresses of iWARP ports. */
-static void refresh_all(void)
-{
-	struct ibr_device *device;
-
-	spin_lock_bh(&devices_lock);
-	list_for_each_entry(device, &devices, link)
-		queue_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
-	spin_unlock_bh(&devices_lock);
 }
 
 static int netdev_event(struct notifier_block *block, unsigned long event, void *data)

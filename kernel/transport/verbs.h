@@ -47,6 +47,7 @@ struct rdma_cm_id;
  * @link: in device.c's table, under its lock
  * @refresh_lock: one refresh at a time
  * @removing: refreshes are over; @refresh_lock
+ * @retry_s: after so many seconds the last refresh looks again, as something failed; 0: nothing did; @refresh_lock
  * @refresh_work: looks at all ports anew, soon after something has changed
  * @events: the device's events, which queue that
  */
@@ -62,6 +63,7 @@ struct ibr_device {
 	struct list_head link;
 	struct mutex refresh_lock;	/* one refresh at a time */
 	bool removing;
+	u32 retry_s;
 	struct delayed_work refresh_work;
 	struct ib_event_handler events;
 };

@@ -276,6 +276,7 @@ struct sim_config config_draw(u64 seed)
 	draw_stops(c, calm);
 	draw_credit(c);
 	draw_puts(c);
+	c.twins = !calm && maybe(8) ? between(1, 3) : 0;
 	return c;
 }
 
@@ -318,7 +319,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::post_errors, &sim_config::mtu_changes, &sim_config::pauses, &sim_config::jumps,
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
-		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops};
+		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops,
+		&sim_config::twins};
 }
 
 // No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a

@@ -99,6 +99,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(post_errors, "lists of work requests that an adapter refuses, ppm", 0)                              \
 	X(mtu_changes, "times that the packet size changes", 0)                                               \
 	X(restarts, "nodes that start anew", 0)                                                               \
+	X(twins, "times that another device of a node shows its address", 0)                                  \
 	X(pauses, "nodes that stand still", 0)                                                                \
 	X(pause_ms, "... for at most", 200)                                                                   \
 	X(stops, "processes that stand still", 0)                                                             \

@@ -157,6 +157,19 @@ void sim_node_stop(u32 node)
 	client->remove(&nodes[node].device, nodes[node].device.client_data);
 }
 
+void sim_node_twin(u32 node)
+{
+	struct ib_device twin = nodes[node].device;
+
+	twin.client_data = NULL;
+	snprintf(twin.dev.name, sizeof(twin.dev.name), "twin%u", node % 1000);
+	sim_alloc_calm++;
+	if (client->add(&twin))
+		sim_fail("load", "the module does not take a second device");
+	sim_alloc_calm--;
+	client->remove(&twin, twin.client_data);
+}
+
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr)
 {
 	attr->active_mtu = sim_config.mtu >= 4096 ? IB_MTU_4096 : sim_config.mtu >= 2048 ? IB_MTU_2048 :

@@ -22,6 +22,8 @@ void sim_module_unload(void);
 /* A node's adapter comes, with a new instance of the module, and goes. Context: SIM_ADMIN, on behalf of it. */
 void sim_node_start(u32 node);
 void sim_node_stop(u32 node);
+/* Another device comes and goes, which shows the node's address but does not own it. Context: as above. */
+void sim_node_twin(u32 node);
 void sim_set_linger(u32 ms);
 void sim_gid(u32 node, bool loop, u8 gid[16]);
 int sim_node_of_gid(const u8 *gid);

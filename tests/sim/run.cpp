@@ -124,6 +124,14 @@ void boot(void *argument)
 	sim::apps.node_up(node);
 }
 
+void twin(void *)
+{
+	if (!sim_troubled || node_is_down[sim_node()])
+		return;
+	sim_trace("another device of node %u", sim_node());
+	sim_node_twin(sim_node());
+}
+
 // A crash says good-bye to nobody; a module that is removed does.
 void restart(void *argument)
 {
@@ -244,6 +252,7 @@ void run(u64 seed)
 	schedule(sim_config.mtu_changes, change_mtu);
 	schedule(sim_config.closes, close_one);
 	schedule(sim_config.restarts, restart);
+	schedule(sim_config.twins, twin);
 	sim_after(1000, SIM_ADMIN, 0, check, nullptr);
 	sim_run(begin + sim_config.faults_ms * ms);
 
