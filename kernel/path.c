@@ -436,7 +436,6 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 
 	lockdep_assert_held(&path->lock);
 	ibr_lane_drop(path);
-	path->doomed = 0;
 	path->error = error;
 	list_splice_init(&path->outflows, &ending);
 	while ((out = list_first_entry_or_null(&ending, struct ibr_outflow, on_path))) {
@@ -458,6 +457,7 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 		ibr_path_add_engine(path, &path->counters);
 		path->renew = true;
 	}
+	path->doomed = 0;		/* what had no memory to tell the peer of its end has none to tell any more */
 	path->established = false;
 	path_free_ring(path);
 	path->broken_since = 0;
@@ -848,7 +848,8 @@ int ibr_path_init(void)
 	int ret;
 
 	get_random_bytes(ibr_instance, sizeof(ibr_instance));
-	ibr_wq = alloc_workqueue("ibrelk", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	/* Nothing frees memory by it; and what runs on it may wait for others that do (a refresh for the prune). */
+	ibr_wq = alloc_workqueue("ibrelk", WQ_UNBOUND, 0);
 	if (!ibr_wq)
 		return -ENOMEM;
 	ret = rhashtable_init(&paths, &by_key);
