@@ -221,6 +221,13 @@ static int mr_make(struct ibr_mr *mr)
 	return 0;
 }
 
+static void mr_unmap(struct ibr_mr *mr)
+{
+	if (mr->mapped)
+		ib_dma_unmap_sg(mr->mrs->device->ib, mr->sg, mr->entries, DMA_FROM_DEVICE);
+	mr->mapped = false;
+}
+
 /* The pages as the adapter sees them. */
 static int mr_map(struct ibr_mr *mr)
 {
@@ -239,10 +246,15 @@ static int mr_map(struct ibr_mr *mr)
 	if (!mapped)
 		return -ENOMEM;
 	mr->mapped = true;
-	/* What the kernel copies there meanwhile, it must not lose when this is undone. */
+	/*
+	 * What the kernel copies there meanwhile, it must not lose when this is undone. So it is undone at once: what is
+	 * not written by the adapter is all copied.
+	 */
 	for (sg = mr->sg; sg < mr->sg + mapped; sg++)
-		if (!ib_uses_virt_dma(ib) && dma_need_sync(ib->dma_device, sg_dma_address(sg)))
+		if (!ib_uses_virt_dma(ib) && dma_need_sync(ib->dma_device, sg_dma_address(sg))) {
+			mr_unmap(mr);
 			return -EOPNOTSUPP;
+		}
 	if (ib_map_mr_sg(mr->ib, mr->sg, mapped, NULL, PAGE_SIZE) != mapped)
 		return -EINVAL;
 	/* Where it is in the peer's view is nobody's business, and not to be guessed from another one. */
@@ -306,9 +318,7 @@ static void mr_close(struct ibr_mr *mr)
 		return;
 	}
 	mr->ib = NULL;
-	if (mr->mapped)
-		ib_dma_unmap_sg(device->ib, mr->sg, mr->entries, DMA_FROM_DEVICE);
-	mr->mapped = false;
+	mr_unmap(mr);
 	mr->ops->closed(mr->context);
 	/* One that cannot be made anew now is made when it is wanted. */
 	mr_make(mr);

@@ -19,6 +19,8 @@ struct ib_cq {
 	bool armed;
 	std::deque<ib_wc> entries;
 	tasklet_struct poll; // of ib_alloc_cq()
+	u64 number;
+	u32 node;
 };
 
 struct ib_ah {
@@ -88,14 +90,37 @@ std::vector<u32> free_numbers[SIM_NODES_MAX];
 std::unordered_map<const void *, Packet> received;
 std::deque<Packet> memory; // of the wire, for replays
 u64 next_key = 1, next_packet = 1;
+std::map<u64, ib_cq *> queues; // by number
+u64 next_queue = 1;
+std::map<const scatterlist *, std::vector<unsigned char>> copies; // of memory that is mapped
 u32 next_number = 17;
-bool holding[SIM_NODES_MAX];
+bool holding[SIM_NODES_MAX], untold_node[SIM_NODES_MAX];
+std::vector<u64> untold; // queues with an event that was kept back
 sim::Posted posted_by[SIM_NODES_MAX];
 
 Qp *of(ib_qp *qp)
 {
 	return static_cast<Qp *>(qp);
 }
+
+// An interrupt: what it asks for comes later.
+void cq_event(ib_cq *cq)
+{
+	sim_preempt_off++;
+	cq->completed(cq, cq->context);
+	sim_preempt_off--;
+}
+
+// If it is still there.
+void cq_event_of(u64 number)
+{
+	const auto at = queues.find(number);
+	if (at != queues.end())
+		cq_event(at->second);
+}
+
+template<typename Function>
+void later(u64 delay, u32 node, Function function);
 
 void cq_push(ib_cq *cq, const ib_wc &wc)
 {
@@ -105,10 +130,16 @@ void cq_push(ib_cq *cq, const ib_wc &wc)
 	if (!cq->armed)
 		return;
 	cq->armed = false;
-	// An interrupt: what it asks for comes later.
-	sim_preempt_off++;
-	cq->completed(cq, cq->context);
-	sim_preempt_off--;
+	if (cq->node < SIM_NODES_MAX && untold_node[cq->node]) {
+		untold.push_back(cq->number);
+		return;
+	}
+	if (!sim_troubled || !sim_chance(stream, sim_config.late_events)) {
+		cq_event(cq);
+		return;
+	}
+	later(sim_below(stream, sim_config.late_events_us * 1000 + 1), sim_node(),
+		[number = cq->number] { cq_event_of(number); });
 }
 
 ib_wc wc_of(u64 id, ib_wc_status status, u32 bytes = 0, ib_wc_opcode opcode = IB_WC_RECV, u32 immediate = 0)
@@ -463,7 +494,17 @@ void adapter_break(ib_qp *base)
 
 std::size_t adapter_left()
 {
-	return by_key.size();
+	return by_key.size() + copies.size();
+}
+
+void adapter_hold_events(u32 node, bool hold)
+{
+	untold_node[node] = hold;
+	if (hold)
+		return;
+	for (u64 number : untold)
+		cq_event_of(number);
+	untold.clear();
 }
 
 void adapter_hold(u32 node, bool hold)
@@ -526,13 +567,16 @@ void ib_dealloc_pd(ib_pd *pd)
 	kfree(pd);
 }
 
-ib_cq *ib_create_cq(ib_device *, void (*completed)(ib_cq *, void *), void (*)(ib_event *, void *),
+ib_cq *ib_create_cq(ib_device *device, void (*completed)(ib_cq *, void *), void (*)(ib_event *, void *),
 	void *context, const ib_cq_init_attr *attr)
 {
 	sim_might_sleep("ib_create_cq");
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
-	return new ib_cq{completed, context, attr->cqe, false, {}, {}};
+	const u64 number = next_queue++;
+	auto *cq = new ib_cq{completed, context, attr->cqe, false, {}, {}, number, device->node};
+	queues[number] = cq;
+	return cq;
 }
 
 // Completions are handed out by a softirq of the core's.
@@ -554,7 +598,8 @@ ib_cq *ib_alloc_cq(ib_device *, void *, int entries, int, ib_poll_context)
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
 	auto *cq = new ib_cq{[](ib_cq *completed, void *) { tasklet_schedule(&completed->poll); }, nullptr,
-		static_cast<u32>(entries), true, {}, {}};
+		static_cast<u32>(entries), true, {}, {}, next_queue++, ~0u};
+	queues[cq->number] = cq;
 	tasklet_setup(&cq->poll, cq_poll);
 	return cq;
 }
@@ -562,8 +607,40 @@ ib_cq *ib_alloc_cq(ib_device *, void *, int entries, int, ib_poll_context)
 void ib_free_cq(ib_cq *cq)
 {
 	sim_might_sleep("ib_free_cq");
+	queues.erase(cq->number);
 	tasklet_kill(&cq->poll);
 	delete cq;
+}
+
+// The adapter has a copy of its own, which is the memory's again when it lets go.
+int sim_dma_map(scatterlist *sg, int count)
+{
+	if (sim_alloc_refuse(GFP_KERNEL))
+		return 0;
+	if (!sim_config.dma_sync)
+		return count;
+	auto &copy = copies[sg];
+	for (int i = 0; i < count; i++) {
+		const unsigned char *from = sg[i].page->address + sg[i].offset;
+		copy.insert(copy.end(), from, from + sg[i].length);
+	}
+	return count;
+}
+
+bool sim_dma_sync()
+{
+	return sim_config.dma_sync;
+}
+
+void sim_dma_unmap(scatterlist *sg, int count)
+{
+	const auto at = copies.find(sg);
+	if (at == copies.end())
+		return;
+	const unsigned char *from = at->second.data();
+	for (int i = 0; i < count; from += sg[i++].length)
+		std::memcpy(sg[i].page->address + sg[i].offset, from, sg[i].length);
+	copies.erase(at);
 }
 
 void ib_drain_sq(ib_qp *base)
@@ -637,6 +714,7 @@ int ib_map_mr_sg(ib_mr *base, scatterlist *sg, int entries, unsigned int *, unsi
 void ib_destroy_cq(ib_cq *cq)
 {
 	sim_might_sleep("ib_destroy_cq");
+	queues.erase(cq->number);
 	delete cq;
 }
 

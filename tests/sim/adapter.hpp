@@ -28,6 +28,8 @@ std::size_t adapter_left();
 // From now on a node's adapter keeps what it has sent over connections and datagrams, and may read it again;
 // until it is told to let go.
 void adapter_hold(u32 node, bool hold);
+// From now on a node is not told that something has come; until then.
+void adapter_hold_events(u32 node, bool hold);
 // What a node has given its adapter to send so far: in how many calls, how many work requests, and of these
 // how many that report their completion.
 struct Posted {

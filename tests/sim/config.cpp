@@ -232,6 +232,14 @@ void draw_credit(struct sim_config &c)
 	c.send_sges = maybe(85) ? 30 : pick({2, 3});
 }
 
+void draw_adapters(struct sim_config &c, bool calm)
+{
+	c.twins = !calm && maybe(8) ? between(1, 3) : 0;
+	c.late_events = !calm && maybe(10) ? scaled(1000, 500'000) : 0;
+	c.late_events_us = scaled(10, 5000);
+	c.dma_sync = maybe(5);
+}
+
 void draw_puts(struct sim_config &c)
 {
 	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
@@ -276,7 +284,7 @@ struct sim_config config_draw(u64 seed)
 	draw_stops(c, calm);
 	draw_credit(c);
 	draw_puts(c);
-	c.twins = !calm && maybe(8) ? between(1, 3) : 0;
+	draw_adapters(c, calm);
 	return c;
 }
 
@@ -320,7 +328,7 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
 		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops,
-		&sim_config::twins};
+		&sim_config::twins, &sim_config::late_events};
 }
 
 // No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a

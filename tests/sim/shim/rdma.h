@@ -240,9 +240,13 @@ struct bio_vec {
 #define sg_init_table(sg, n)		memset(sg, 0, (n) * sizeof(*(sg)))
 #define sg_next(sg)			((sg) + 1)
 #define sg_set_page(sg, p, l, o)	((sg)->page = (p), (sg)->length = (l), (sg)->offset = (o))
-#define ib_dma_map_sg(ib, sg, n, direction)	(sim_alloc_refuse(GFP_KERNEL) ? 0 : (n))
-#define dma_need_sync(device, address)	false
-#define ib_dma_unmap_sg(ib, sg, n, direction)	do { } while (0)
+int sim_dma_map(struct scatterlist *sg, int count);
+void sim_dma_unmap(struct scatterlist *sg, int count);
+bool sim_dma_sync(void);
+
+#define ib_dma_map_sg(ib, sg, n, direction)	sim_dma_map(sg, (int)(n))
+#define dma_need_sync(device, address)	sim_dma_sync()
+#define ib_dma_unmap_sg(ib, sg, n, direction)	sim_dma_unmap(sg, (int)(n))
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
 	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p)->address + (offset))
 #define ib_dma_unmap_page(ib, dma, bytes, direction)	do { } while (0)
