@@ -699,6 +699,22 @@ static struct ibr_pins *pins_find(struct ibr_space *space, unsigned long first, 
 	return good ? pins : NULL;
 }
 
+/*
+ * Nobody else can have found it; but who tells all ranges of a change may be at this one, and goes on from here when he
+ * has the lock again. Context: space->lock held; it is let go meanwhile.
+ */
+static void pins_fail(struct ibr_pins *pins)
+{
+	struct ibr_space *space = pins->space;
+
+	while (pins->users > 1) {
+		spin_unlock_bh(&space->lock);
+		cond_resched();
+		spin_lock_bh(&space->lock);
+	}
+	interval_tree_remove(&pins->range, &space->hidden);
+}
+
 struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
 			      unsigned long limit)
 {
@@ -729,7 +745,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 
 	spin_lock_bh(&space->lock);
 	if (unlikely(ret))
-		interval_tree_remove(&pins->range, &space->hidden);
+		pins_fail(pins);
 	else if (quiet && !pins->changed)
 		pins_show(pins, true);
 	spin_unlock_bh(&space->lock);

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Two threads at once in kernel/pins.c, which the simulator does not have: it lets each run to its end. One pins memory
+ * and fails; the other one tells of a change of it, and lets go of the lock just when it has come to that range, as it
+ * does after so many. What is wrong then, AddressSanitizer sees. Prints "N passed, N failed".
+ */
+#include "pins.c"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdio.h>
+
+/* ---- what the simulator has for one thread ---------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* there is one space, and so one that matters */
+static sem_t pinning, paused;
+static __thread bool teller;
+static bool pauses, over;
+static int looks;		/* of the other thread, while the teller pauses */
+static struct mm_struct mm;
+static struct sim_task task;
+
+struct sim_task *sim_current = &task;
+
+void *calloc(size_t count, size_t size);
+void free(void *memory);
+
+void sim_bh_disable(void) { }
+void sim_bh_enable(void) { }
+void sim_lock_init(struct sim_lock *l, const char *name, bool softirq) { }
+void sim_lock_check(const struct sim_lock *l, const char *what) { }
+void sim_might_sleep(const char *what) { }
+void sim_ref_bad(const char *what) { }
+bool sim_alloc_refuse(gfp_t flags) { return false; }
+bool sim_page_of_file(const struct page *page) { return false; }
+u64 sim_now(void) { return 1; }
+void *sim_alloc(size_t size, gfp_t gfp, const char *who) { return calloc(1, size); }
+void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp) { return calloc(1, sizeof(struct ibr_pins)); }
+void kmem_cache_free(struct kmem_cache *cache, void *object) { free(object); }
+void unpin_user_pages(struct page **pages, unsigned long count) { while (count--) free(pages[count]); }
+void mmdrop(struct mm_struct *of) { }
+bool queue_work(struct workqueue_struct *queue, struct work_struct *work) { return true; }
+bool queue_delayed_work(struct workqueue_struct *queue, struct delayed_work *work, unsigned long delay) { return true; }
+bool cancel_delayed_work(struct delayed_work *work) { return false; }
+void sim_free(const void *memory) { free((void *)memory); }
+
+void sim_lock_acquire(struct sim_lock *l)
+{
+	pthread_mutex_lock(&lock);
+	if (!teller && !pauses)
+		looks++;
+}
+
+/* The teller pauses until the other one has gone on, or waits for it to. */
+void sim_lock_release(struct sim_lock *l)
+{
+	bool pause = teller && pauses;
+
+	pauses = pauses && !pause;
+	looks = pause ? 0 : looks;
+	pthread_mutex_unlock(&lock);
+	if (!pause)
+		return;
+	sem_post(&paused);
+	for (bool wait = true; wait; sched_yield()) {
+		pthread_mutex_lock(&lock);
+		wait = !over && looks < 10;
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+/* The one that fails does when the other one has come to it. */
+int pin_user_pages_fast(unsigned long start, int count, unsigned int flags, struct page **pages)
+{
+	if (pauses) {
+		sem_post(&pinning);
+		sem_wait(&paused);
+		return -EFAULT;
+	}
+	for (int i = 0; i < count; i++)
+		pages[i] = calloc(1, sizeof(struct page));
+	return count;
+}
+
+/* Ranges in the order of their starts. What is next is asked of the node itself, as in the kernel. */
+static struct entry {
+	struct entry *next;
+	struct interval_tree_node *node;
+} *entries;
+
+void interval_tree_insert(struct interval_tree_node *node, struct rb_root_cached *root)
+{
+	struct entry **at = &entries, *entry = calloc(1, sizeof(*entry));
+
+	while (*at && (*at)->node->start <= node->start)
+		at = &(*at)->next;
+	*entry = (struct entry) { *at, node };
+	node->root = root;
+	*at = entry;
+}
+
+void interval_tree_remove(struct interval_tree_node *node, struct rb_root_cached *root)
+{
+	struct entry **at = &entries, *gone;
+
+	while ((*at)->node != node)
+		at = &(*at)->next;
+	gone = *at;
+	*at = gone->next;
+	free(gone);
+}
+
+static struct interval_tree_node *first_of(struct entry *entry, struct rb_root_cached *root, unsigned long start,
+					   unsigned long last)
+{
+	for (; entry; entry = entry->next)
+		if (entry->node->root == root && entry->node->start <= last && entry->node->last >= start)
+			return entry->node;
+	return NULL;
+}
+
+struct interval_tree_node *interval_tree_iter_first(struct rb_root_cached *root, unsigned long start, unsigned long last)
+{
+	return first_of(entries, root, start, last);
+}
+
+struct interval_tree_node *interval_tree_iter_next(struct interval_tree_node *node, unsigned long start,
+						   unsigned long last)
+{
+	struct entry *entry = entries;
+
+	while (entry && entry->node != node)
+		entry = entry->next;
+	return entry ? first_of(entry->next, node->root, start, last) : NULL;
+}
+
+/* ---- the test --------------------------------------------------------------------------------- */
+
+#define FIRST	0x100000ul
+#define APART	0x10000ul
+
+static void *tell(void *space)
+{
+	const struct mmu_notifier_range range = {
+		.mm = &mm, .start = FIRST, .end = FIRST + WALK_MAX * APART, .event = MMU_NOTIFY_UNMAP,
+	};
+
+	sem_wait(&pinning);
+	teller = true;
+	space_invalidate_start(&((struct ibr_space *)space)->notifier, &range);
+	return NULL;
+}
+
+int main(void)
+{
+	struct ibr_pins *pins[WALK_MAX];
+	struct ibr_space *space;
+	pthread_t thread;
+	long i;
+
+	task.mm = &mm;
+	task.memlock = 1ul << 40;
+	space = space_alloc(&mm);
+	space->watched = true;
+	space->openers = 1;
+	/* All but the last one that is told of in one go are in use, and were changed while they were made. */
+	space->invalidating = 1;
+	for (i = 0; i < WALK_MAX - 1; i++)
+		pins[i] = ibr_pins_get(space, FIRST + i * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	space->invalidating = 0;
+
+	sem_init(&pinning, 0, 0);
+	sem_init(&paused, 0, 0);
+	pthread_create(&thread, NULL, tell, space);
+	pauses = true;
+	pins[i] = ibr_pins_get(space, FIRST + i * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	pthread_mutex_lock(&lock);
+	over = true;
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+
+	i = PTR_ERR(pins[i]) == -EFAULT && !pauses;
+	printf("%ld passed, %d failed\n", i, !i);
+	return !i;
+}
