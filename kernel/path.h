@@ -138,6 +138,7 @@ struct ibr_packet {
  * @memory: bytes of payload in flight, reliable packets only
  * @memory_peak: the most that it ever was
  * @written: windows that the peer may write to, by name
+ * @written_next: where the search for a free name goes on
  * @handles: wire handle -> flow, send or transfer
  * @handle_next: where the search for a free one goes on
  * @counters: of all lives, but without what @rel has counted in this one
@@ -205,6 +206,7 @@ struct ibr_path {
 	u64 memory;
 	u64 memory_peak;
 	struct ibr_window *written[WIRE_CTS_NAMES];
+	u32 written_next;
 	struct xarray handles;
 	u32 handle_next;
 	struct ibrelk_counters counters;

@@ -158,11 +158,14 @@ static bool window_name(struct ibr_window *window)
 	struct ibr_path *path = window->transfer->flow->path;
 	u32 i;
 
+	/* Each in its turn: the longer ago one was used, the less can still come of that. */
 	for (i = 0; i < WIRE_CTS_NAMES; i++) {
-		if (path->written[i])
+		u32 name = path->written_next++ % WIRE_CTS_NAMES;
+
+		if (path->written[name])
 			continue;
-		path->written[i] = window;
-		window->name = WIRE_CTS_KEY | i;
+		path->written[name] = window;
+		window->name = WIRE_CTS_KEY | name;
 		return true;
 	}
 	return false;
@@ -196,6 +199,25 @@ static void window_opened(void *context, int error)
 	ibr_path_put(path);
 }
 
+/*
+ * The adapter writes nothing any more; but that it has written may still have to be told. It would be told of the next
+ * window that has the name, which has not got what it says. Context: process.
+ */
+static void written_drain(struct ibr_path *path)
+{
+	struct ibr_qp *qp;
+
+	spin_lock_bh(&path->lock);
+	qp = path->transport->rdma(path);
+	if (qp)
+		ibr_qp_get(qp);
+	spin_unlock_bh(&path->lock);
+	if (!qp)
+		return;
+	ibr_qp_drain(qp);
+	ibr_qp_put(qp);
+}
+
 static void window_closed(void *context)
 {
 	struct ibr_window *window = context;
@@ -204,6 +226,7 @@ static void window_closed(void *context)
 
 	ibr_frag_refill();
 	ibr_path_get(path);
+	written_drain(path);
 	spin_lock_bh(&path->lock);
 	/* Only now: as long as it could be written to, the name was needed to tell what had been. */
 	window_unname(window);

@@ -129,6 +129,7 @@ part_sim()
 	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	counted "a receiver that is behind" "$build/tests/sim/ibrelk-behind"
+	counted "two threads at once" "$build/tests/sim/ibrelk-at-once"
 	counted "streams of many senders" "$build/tests/sim/ibrelk-streams"
 	counted "the engine at scale" "$build/tests/sim/scale/ibrelk-scale" --check
 	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-900}"

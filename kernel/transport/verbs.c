@@ -884,8 +884,10 @@ static int qp_poll(struct ibr_qp *qp, int budget)
 		/* Buffers first: what the drive is going to send grants credits for them. */
 		qp_post_recvs(qp, chain);
 		touched_drive(&touched);
-		if (count > 0)
+		if (count > 0) {
 			found += count;
+			WRITE_ONCE(qp->received, qp->received + count);
+		}
 	} while (count == ARRAY_SIZE(qp->recv_wc) && found < budget);
 	if (unlikely(READ_ONCE(qp->failed)))
 		qp_report(qp);
@@ -915,6 +917,25 @@ static int qp_softirq(struct irq_poll *poll, int budget)
 		clear_bit_unlock(IBR_QP_OWNED, &qp->state);
 	}
 	return found;
+}
+
+void ibr_qp_drain(struct ibr_qp *qp)
+{
+	u32 received = READ_ONCE(qp->received);
+	int found = BUSY_BUDGET;
+
+	/* There are no more than there were buffers for: as many later ones are as good as an empty queue. */
+	while (found >= BUSY_BUDGET && !READ_ONCE(qp->closed) && READ_ONCE(qp->received) - received < qp->recv_depth) {
+		local_bh_disable();
+		if (qp_take(qp)) {
+			found = qp_poll(qp, BUSY_BUDGET);
+			qp_give_up(qp);
+			local_bh_enable();
+		} else {
+			local_bh_enable();
+			usleep_range(50, 100);
+		}
+	}
 }
 
 int ibr_qps_poll(void)

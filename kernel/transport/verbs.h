@@ -209,6 +209,7 @@ struct ibr_recv_slot {
  * @period_end: jiffies (64 bits)
  * @senders: UD: paths that have sent something in this period
  * @senders_before: ... and in the one before
+ * @received: completions of the receive queue that have been dealt with
  * @recv_wc: room for polling
  * @lock: softirq-safe, inside a path's lock; covers the rest
  * @closed: nothing may be posted
@@ -274,6 +275,7 @@ struct ibr_qp {
 	u64 period_end;
 	u32 senders;
 	u32 senders_before;
+	u32 received;
 	struct ib_wc recv_wc[16];
 
 	spinlock_t lock;		/* the rest */
@@ -342,6 +344,13 @@ void ibr_qp_stop(struct ibr_qp *qp);
 void ibr_qp_get(struct ibr_qp *qp);
 /** ibr_qp_put() - Context: any */
 void ibr_qp_put(struct ibr_qp *qp);
+/**
+ * ibr_qp_drain() - have everything delivered that is in a receive queue by now
+ *
+ * Returns at once if the queue pair is stopped: then nothing of it is delivered any more. Context: process, may sleep.
+ */
+void ibr_qp_drain(struct ibr_qp *qp);
+
 /** ibr_qps_poll() - poll every receive queue that nobody polls. Return: completions found */
 int ibr_qps_poll(void);
 /** ibr_qp_probe() - can the device make this type? Context: process */

@@ -3,10 +3,11 @@
 // A receiver that is behind its sender: the memory for messages that nobody has asked for is full, and what
 // follows has to wait for credit, or goes by RTS. A stream must not stay in that state when the receiver has
 // caught up, and a message that somebody waits for must not wait for those before it that nobody wants. Nor
-// may two that are behind each other keep each other from going on. Prints "N passed, N failed".
+// may two that are behind each other keep each other from going on. And what a node that is behind with its
+// queue hears of a write late is not said of another message. Prints "N passed, N failed".
 //
 //	ibrelk-behind [--trace] [NAME]		all, or one of: stall, last, busy, beside, flood-uc,
-//						flood-ud, flood-auto
+//						flood-ud, flood-auto, told-late
 
 #include "scene.hpp"
 
@@ -322,15 +323,61 @@ public:
 		}
 	}
 
+	// A process ends while its memory is written to, and of what was written its node hears only when another
+	// message is being written to memory of another process.
+	void told_late()
+	{
+		constexpr u32 to = 1;
+		// Whole fragments, and less of them than a window of packets, which is what is told late.
+		constexpr u64 short_bytes = u64{48} * 4008;
+		End &target = end(to, other);
+		const auto until = [&](const char *what, auto done) {
+			for (const u64 limit = sim_now() + 100 * ms; !done(); sim_run(sim_now() + 1 * us))
+				if (sim_now() >= limit)
+					sim_fail("told-late", "%s does not happen", what);
+		};
+
+		target.length = short_bytes;
+		send(0, other, short_bytes);
+		until("the announcement", [&] { return look(0).waiting == 1; });
+		receive(to, flooder);
+		send(0, flooder, long_bytes);
+		until("the first window", [&] { return look(0).open == 1; });
+		sim::adapter_hold_events(to, true);
+		sim_run(sim_now() + 1 * ms);
+		if (look(0).touched)
+			sim_fail("told-late", "it was told of");
+		end_of(to, flooder);
+		until("the end of the first window", [&] { return look(0).transfers == 0; });
+		sim_run(sim_now() + 1 * ms); // and its region is gone
+		receive(to, other);
+		until("the second window", [&] { return look(0).open == 1; });
+		sim::adapter_hold_events(to, false);
+		until("the message", [&] {
+			reap(to, other);
+			return target.received == 1;
+		});
+	}
+
+	void end_of(u32 node, Part part)
+	{
+		End &here = end(node, part);
+
+		if (!here.endpoint)
+			return;
+		as(node, part, [](End &ending) {
+			sim_mm_end(&ending.mm);
+			sim_endpoint_close(ending.endpoint);
+			sim_fd_close(ending.fd);
+		});
+		here.endpoint = nullptr;
+	}
+
 	void close()
 	{
 		for (u32 node = 0; node < nodes; node++)
 			for (const Part part : {flooder, other})
-				as(node, part, [](End &here) {
-					sim_mm_end(&here.mm);
-					sim_endpoint_close(here.endpoint);
-					sim_fd_close(here.fd);
-				});
+				end_of(node, part);
 		sim_run(sim_now() + 12 * second);
 		for (u32 node = 0; node < nodes; node++) {
 			sim_enter(SIM_ADMIN, node, 0);
@@ -554,6 +601,7 @@ int main(int argc, char **argv)
 	const struct {
 		const char *name;
 		std::function<void()> body;
+		u64 delay_ns = sim::config_usual().delay_ns;
 	} tests[] = {{"stall", stall},
 		{"last",
 			[] {
@@ -572,9 +620,17 @@ int main(int argc, char **argv)
 			[] {
 				flood(IBRELK_MODE_UD_RELIABLE);
 			}},
-		{"flood-auto", [] {
-			 flood(IBRELK_MODE_AUTO);
-		 }}};
+		{"flood-auto",
+			[] {
+				flood(IBRELK_MODE_AUTO);
+			}},
+		{"told-late",
+			[] {
+				Flood flood(IBRELK_MODE_UC_RELIABLE);
+				flood.told_late();
+				flood.close();
+			},
+			100 * us}}; // so that nothing has arrived that is said to have
 	bool trace = false;
 	std::string name;
 	u64 passed = 0, failed = 0;
@@ -589,6 +645,7 @@ int main(int argc, char **argv)
 		if (!name.empty() && name != test.name)
 			continue;
 		config.memlock_kib = 1 << 20;
+		config.delay_ns = test.delay_ns;
 		const auto outcome = sim::apart(config, trace, test.body);
 		std::printf("%s: %s%s", test.name, outcome.failed ? "FAILED " : "", outcome.report.c_str());
 		(outcome.failed ? failed : passed)++;
