@@ -288,7 +288,7 @@ struct ibr_recv {
  * @announced: RTS that have come since it was opened
  * @announce_told: ... and that the sender may send in all, as it was told
  * @headers: RTS that may wait for a receive, at least one
- * @headers_waiting: ... and do
+ * @headers_waiting: ... and do, or are of puts and gets that are not over
  * @early: messages that are incomplete or ahead of their turn, by sequence
  * @transfers: rendezvous under way
  * @back: by which gets and atomics are answered, with a reference; NULL until the first
@@ -403,6 +403,7 @@ struct ibr_transfer {
 	u64 tag;
 	u64 immediate;
 	u8 wire_flags;
+	bool header;			/* it keeps the one that announced it: a put */
 	struct ibr_window window[IBR_WINDOWS];
 };
 
@@ -662,8 +663,13 @@ void ibr_recv_exit(void);
 
 /* ---- rendezvous.c ---- */
 
-/** ibr_transfer_start() - RTS and receive have met. Context: path->lock held. Takes @recv over in any case */
-void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv);
+/**
+ * ibr_transfer_start() - RTS and receive have met
+ *
+ * Takes @recv over in any case. A put has no receive that its user has paid for, and so keeps its header meanwhile.
+ * Context: path->lock held. Return: the header is returned by the transfer, when it is over
+ */
+bool ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv);
 /**
  * ibr_transfer_refuse() - RTS and nothing at all have met
  * @flow: on which

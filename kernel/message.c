@@ -211,20 +211,20 @@ static void put_whole(struct ibr_inflow *flow, u8 wire_flags, u32 sequence, u64 
 	message_matched(flow, WIRE_MSG_SYNC, sequence, error);
 }
 
-/* The RTS of a put. */
-static void put_announced(struct ibr_inflow *flow, const struct ibr_message *message)
+/* The RTS of a put. Return: its header is returned when the transfer is over. */
+static bool put_announced(struct ibr_inflow *flow, const struct ibr_message *message)
 {
 	struct ibr_space *space = put_count(flow, message->length);
 	struct ibr_recv *recv;
 
 	if (!space)
-		return;
+		return false;
 	recv = ibr_recv_remote(flow, space, message);
 	ibr_space_put(space);
-	if (IS_ERR(recv))
-		ibr_transfer_refuse(flow, message, PTR_ERR(recv));
-	else
-		ibr_transfer_start(flow, message, recv);
+	if (!IS_ERR(recv))
+		return ibr_transfer_start(flow, message, recv);
+	ibr_transfer_refuse(flow, message, PTR_ERR(recv));
+	return false;
 }
 
 int ibr_message_compute(const struct ibr_message *message, struct ibr_space *space, void *before)
@@ -263,18 +263,18 @@ static bool ask_arrive(struct ibr_inflow *flow, const struct ibr_message *messag
 
 static void put_arrive(struct ibr_inflow *flow, struct ibr_message *message)
 {
-	bool being_answered = false;
+	bool kept = false;
 
 	if (message->ask)
-		being_answered = ask_arrive(flow, message);
+		kept = ask_arrive(flow, message);
 	else if (message->rts && message->wire_flags & WIRE_MSG_ANSWER)
 		answer_announced(flow, message);
 	else if (message->rts)
-		put_announced(flow, message);
+		kept = put_announced(flow, message);
 	else
 		put_whole(flow, message->wire_flags, message->sequence, message->match.tag, message->immediate,
 			  message->data, message->length);
-	if (!being_answered)
+	if (!kept)
 		message_return(flow, message);
 	ibr_message_free(message);
 }

@@ -72,6 +72,8 @@ static void transfer_finish(struct ibr_transfer *transfer)
 	transfer_result(transfer, transfer->error, &result);
 	transfer->recv->transfer = NULL;
 	ibr_recv_complete(transfer->recv, &result);
+	if (transfer->header)
+		ibr_inflow_return_header(flow);
 	ibr_inflow_put(flow);
 	kfree(transfer);
 }
@@ -344,8 +346,9 @@ static u32 transfer_window_bytes(u32 unit)
 	return bytes;
 }
 
-void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv)
+bool ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *message, struct ibr_recv *recv)
 {
+	bool header = (message->wire_flags & (WIRE_MSG_REMOTE | WIRE_MSG_ANSWER)) == WIRE_MSG_REMOTE;
 	struct ibr_path *path = flow->path;
 	struct ibr_transfer *transfer = NULL;
 	struct ibr_recv_result result;
@@ -368,6 +371,7 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	transfer->tag = message->match.tag;
 	transfer->immediate = message->immediate;
 	transfer->wire_flags = message->wire_flags;
+	transfer->header = header;
 	transfer->recv = recv;
 	for (i = 0; i < IBR_WINDOWS; i++)
 		transfer->window[i].transfer = transfer;
@@ -390,13 +394,14 @@ void ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 		transfer_fin(flow, transfer->message, result.status, 0);
 		transfer_end(transfer, result.status);
 	}
-	return;
+	return header;
 
 fail_tell:
 	transfer_fin(flow, message->rts_message, result.status, 0);
 fail:
 	kfree(transfer);
 	ibr_recv_complete(recv, &result);
+	return false;
 }
 
 void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error)

@@ -274,8 +274,15 @@ static u64 path_memory(const struct ibr_path *path)
 static void check_inflow(const struct ibr_inflow *flow)
 {
 	const struct ibr_message *message;
+	const struct ibr_transfer *transfer;
 	u32 count = 0, last = flow->next - 1;
 
+	list_for_each_entry(transfer, &flow->transfers, link)
+		count += (transfer->wire_flags & (WIRE_MSG_REMOTE | WIRE_MSG_ANSWER)) == WIRE_MSG_REMOTE;
+	if (count > flow->headers_waiting)
+		sim_fail("bound", "inflow %u: %u puts are under way, of %u headers", flow->h.id, count,
+			 flow->headers_waiting);
+	count = 0;
 	if (flow->grant != flow->limit - flow->spent + flow->waiting_cost)
 		sim_fail("credit", "inflow %u: granted %llu, but limit %llu - spent %llu + waiting %llu", flow->h.id,
 			 flow->grant, flow->limit, flow->spent, flow->waiting_cost);
