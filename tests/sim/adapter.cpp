@@ -612,12 +612,12 @@ void ib_free_cq(ib_cq *cq)
 	delete cq;
 }
 
-// The adapter has a copy of its own, which is the memory's again when it lets go.
-int sim_dma_map(scatterlist *sg, int count)
+// The adapter has a copy of its own, which is the memory's again when it lets go. One of software has the memory itself.
+int sim_dma_map(const ib_device *device, scatterlist *sg, int count)
 {
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return 0;
-	if (!sim_config.dma_sync)
+	if (!sim_config.dma_sync || ib_uses_virt_dma(device))
 		return count;
 	auto &copy = copies[sg];
 	for (int i = 0; i < count; i++) {

@@ -347,6 +347,7 @@ public:
 		sim_run(sim_now() + 1 * ms);
 		if (look(0).touched)
 			sim_fail("told-late", "it was told of");
+		std::fprintf(stderr, "none of %u fragments is known to have come\n", look(0).missing);
 		end_of(to, flooder);
 		until("the end of the first window", [&] { return look(0).transfers == 0; });
 		sim_run(sim_now() + 1 * ms); // and its region is gone

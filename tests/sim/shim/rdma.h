@@ -240,11 +240,11 @@ struct bio_vec {
 #define sg_init_table(sg, n)		memset(sg, 0, (n) * sizeof(*(sg)))
 #define sg_next(sg)			((sg) + 1)
 #define sg_set_page(sg, p, l, o)	((sg)->page = (p), (sg)->length = (l), (sg)->offset = (o))
-int sim_dma_map(struct scatterlist *sg, int count);
+int sim_dma_map(const struct ib_device *device, struct scatterlist *sg, int count);
 void sim_dma_unmap(struct scatterlist *sg, int count);
 bool sim_dma_sync(void);
 
-#define ib_dma_map_sg(ib, sg, n, direction)	sim_dma_map(sg, (int)(n))
+#define ib_dma_map_sg(ib, sg, n, direction)	sim_dma_map(ib, sg, (int)(n))
 #define dma_need_sync(device, address)	sim_dma_sync()
 #define ib_dma_unmap_sg(ib, sg, n, direction)	sim_dma_unmap(sg, (int)(n))
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
