@@ -356,7 +356,8 @@ Job Node::start(const std::string &command, Terminal terminal)
 	{
 		const std::lock_guard lock(mutex_);
 		if (!ready_)
-			throw Error(fmt::format("node {} is down and cannot run `{}`", number_, command));
+			throw Error(fmt::format("node {} is down and cannot run `{}`\n{}", number_, command,
+				died_ ? last_words() : ""));
 		state->id = next_job_++;
 		state->command = command;
 		state->begin = Clock::now();
