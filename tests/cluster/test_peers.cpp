@@ -223,14 +223,15 @@ TEST_F(Peers, ipv6)
 		std::string::npos);
 	for (int node = 1; node <= 2; node++)
 		lab().run_ok(node, fmt::format("ip -6 address del fd00:1b7e::{}/64 dev eth0", node));
-	/* Nobody may bind an address before it is known that no other node has it, and no event tells when that is. */
+	/* Nobody may bind an address before it is known that no other node has it, and no event tells when
+	 * that is. */
 	lab().run_ok(1,
 		"echo 1 >/proc/sys/net/ipv6/conf/eth0/accept_dad && "
 		"ip -6 address add fd00:1b7e::9/64 dev eth0 && ip -6 address show dev eth0 | grep tentative");
-	lab().wait_until(
-		1, fmt::format("{} show ports | grep -q fd00:1b7e::9", built("user/tools/ibrelk")));
+	lab().wait_until(1, fmt::format("{} show ports | grep -q fd00:1b7e::9", built("user/tools/ibrelk")));
 	lab().run_ok(1,
-		"ip -6 address del fd00:1b7e::9/64 dev eth0 && echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad");
+		"ip -6 address del fd00:1b7e::9/64 dev eth0 && echo 0 "
+		">/proc/sys/net/ipv6/conf/eth0/accept_dad");
 	/* What went by those addresses is over; by the others it goes on. */
 	for (int node = 1; node <= 2; node++)
 		lab().wait_until(

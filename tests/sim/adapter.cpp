@@ -612,7 +612,8 @@ void ib_free_cq(ib_cq *cq)
 	delete cq;
 }
 
-// The adapter has a copy of its own, which is the memory's again when it lets go. One of software has the memory itself.
+// The adapter has a copy of its own, which is the memory's again when it lets go. One of software has the
+// memory itself.
 int sim_dma_map(const ib_device *device, scatterlist *sg, int count)
 {
 	if (sim_alloc_refuse(GFP_KERNEL))

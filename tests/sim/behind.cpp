@@ -323,8 +323,8 @@ public:
 		}
 	}
 
-	// A process ends while its memory is written to, and of what was written its node hears only when another
-	// message is being written to memory of another process.
+	// A process ends while its memory is written to, and of what was written its node hears only when
+	// another message is being written to memory of another process.
 	void told_late()
 	{
 		constexpr u32 to = 1;

@@ -411,7 +411,8 @@ TEST(rel_silence_ns, starts_anew_when_the_owner_dropped_what_was_lost)
 	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u);
 }
 
-// Three small packets were lost, and what they carried went in one; then, after a pause, there is something new.
+// Three small packets were lost, and what they carried went in one; then, after a pause, there is something
+// new.
 TEST(rel_silence_ns, starts_anew_when_the_peer_has_spoken_since)
 {
 	for (bool credit : {false, true}) {

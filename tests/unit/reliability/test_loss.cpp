@@ -443,7 +443,8 @@ TEST(rel_loss_handle_late, and_the_first_loss_of_all_to_one)
 	EXPECT_EQ(side.conn.loss.window_steps, 1u);
 }
 
-// Else, half the numbers later, they would be ahead of all that is sent, and no window would widen, or shrink, any more.
+// Else, half the numbers later, they would be ahead of all that is sent, and no window would widen, or
+// shrink, any more.
 TEST(rel_loss_handle_late, what_marks_a_round_trip_and_a_recovery_moves_on)
 {
 	Warm side;
@@ -774,8 +775,8 @@ TEST(rel_loss_handle_rto, an_answer_knows_what_was_sent_a_round_trip_before)
 	}
 }
 
-// If there was no round trip yet, a time-out is what is known; not one that has been doubled, or the answer to the second
-// one would not be enough to repeat what was sent before the first.
+// If there was no round trip yet, a time-out is what is known; not one that has been doubled, or the answer
+// to the second one would not be enough to repeat what was sent before the first.
 TEST(rel_loss_handle_rto, without_a_round_trip_a_time_out_is_the_measure)
 {
 	for (u64 younger_ns : {0, 1}) {
