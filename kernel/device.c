@@ -476,7 +476,7 @@ static void refresh_all(void)
 
 	spin_lock_bh(&devices_lock);
 	list_for_each_entry(device, &devices, link)
-		mod_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
+		queue_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
 	spin_unlock_bh(&devices_lock);
 }
 
@@ -493,13 +493,15 @@ static void addr_remove(struct ibr_port *port, struct ibr_addr *addr)
 	refresh_all();
 }
 
-/* Is it another port's? */
+/* Can another port use it? One that is about to try says nothing. */
 static bool addr_taken(const u8 *gid)
 {
+	struct ibr_port *port;
 	bool taken;
 
 	spin_lock_bh(&devices_lock);
-	taken = port_of_gid(gid);
+	port = port_of_gid(gid);
+	taken = port && port_addr(port, gid)->listener;
 	spin_unlock_bh(&devices_lock);
 	return taken;
 }
@@ -639,7 +641,7 @@ static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 	return again;
 }
 
-static void device_refresh(struct ibr_device *device)
+static void device_refresh(struct ibr_device *device, bool retry)
 {
 	struct gid_list *list;
 	bool again;
@@ -650,16 +652,22 @@ static void device_refresh(struct ibr_device *device)
 	mutex_lock(&device->refresh_lock);
 	for (i = 0; list && i < device->port_count && !device->removing; i++)
 		again |= port_refresh(&device->ports[i], list);
-	device->retry_s = again ? clamp_t(u32, 2 * device->retry_s, 1, RETRY_MAX_S) : 0;
+	/* After an event it may be something else that fails. */
+	device->retry_s = retry ? min_t(u32, 2 * device->retry_s, RETRY_MAX_S) : 1;
 	if (again && !device->removing)
-		queue_delayed_work(ibr_wq, &device->refresh_work, device->retry_s * HZ);
+		mod_delayed_work(ibr_wq, &device->retry_work, device->retry_s * HZ);
 	mutex_unlock(&device->refresh_lock);
 	kfree(list);
 }
 
 static void device_refresh_work(struct work_struct *work)
 {
-	device_refresh(container_of(to_delayed_work(work), struct ibr_device, refresh_work));
+	device_refresh(container_of(to_delayed_work(work), struct ibr_device, refresh_work), false);
+}
+
+static void device_retry_work(struct work_struct *work)
+{
+	device_refresh(container_of(to_delayed_work(work), struct ibr_device, retry_work), true);
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
@@ -675,7 +683,7 @@ static void device_event(struct ib_event_handler *handler, struct ib_event *even
 	case IB_EVENT_LID_CHANGE:
 	case IB_EVENT_CLIENT_REREGISTER:
 	case IB_EVENT_DEVICE_FATAL:
-		mod_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
+		queue_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));
 		break;
 	default:
 		break;
@@ -741,6 +749,7 @@ static int ibr_add(struct ib_device *ib)
 	init_completion(&device->idle);
 	mutex_init(&device->refresh_lock);
 	INIT_DELAYED_WORK(&device->refresh_work, device_refresh_work);
+	INIT_DELAYED_WORK(&device->retry_work, device_retry_work);
 
 	ret = -ENOMEM;
 	device->ports = kcalloc(ib->phys_port_cnt, sizeof(*device->ports), GFP_KERNEL);
@@ -782,7 +791,7 @@ static int ibr_add(struct ib_device *ib)
 	spin_unlock_bh(&devices_lock);
 	INIT_IB_EVENT_HANDLER(&device->events, ib, device_event);
 	ib_register_event_handler(&device->events);
-	device_refresh(device);
+	device_refresh(device, false);
 	return 0;
 
 err_pd:
@@ -808,6 +817,7 @@ static void ibr_remove(struct ib_device *ib, void *data)
 	device->removing = true;
 	mutex_unlock(&device->refresh_lock);
 	cancel_delayed_work_sync(&device->refresh_work);
+	cancel_delayed_work_sync(&device->retry_work);
 
 	/* (2), (3) */
 	for (i = 0; i < device->port_count; i++)

@@ -47,8 +47,9 @@ struct rdma_cm_id;
  * @link: in device.c's table, under its lock
  * @refresh_lock: one refresh at a time
  * @removing: refreshes are over; @refresh_lock
- * @retry_s: after so many seconds the last refresh looks again, as something failed; 0: nothing did; @refresh_lock
+ * @retry_s: seconds until @retry_work, if something failed; @refresh_lock
  * @refresh_work: looks at all ports anew, soon after something has changed
+ * @retry_work: likewise, some time after something failed
  * @events: the device's events, which queue that
  */
 struct ibr_device {
@@ -65,6 +66,7 @@ struct ibr_device {
 	bool removing;
 	u32 retry_s;
 	struct delayed_work refresh_work;
+	struct delayed_work retry_work;
 	struct ib_event_handler events;
 };
 
