@@ -673,8 +673,11 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 			cm_retry(cm, -ECONNRESET, 0);
 			return;
 		}
-		if (!ud)
+		if (!ud) {
+			/* What was written before is dropped as long as it is not live: its window may have gone. */
+			ibr_qp_drain(link->qp);
 			ibr_qp_start(link->qp);
+		}
 	}
 	link->state = LINK_UP;
 	if (link->passive) {

@@ -226,9 +226,9 @@ static void window_closed(void *context)
 	struct ibr_transfer *transfer = window->transfer;
 	struct ibr_path *path = transfer->flow->path;
 
-	ibr_frag_refill();
 	ibr_path_get(path);
 	written_drain(path);
+	ibr_frag_refill();
 	spin_lock_bh(&path->lock);
 	/* Only now: as long as it could be written to, the name was needed to tell what had been. */
 	window_unname(window);

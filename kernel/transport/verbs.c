@@ -881,13 +881,14 @@ static int qp_poll(struct ibr_qp *qp, int budget)
 		for (i = 0; i < count; i++)
 			if (qp_receive(qp, &qp->recv_wc[i], &touched))
 				recv_chain(&chain, &qp->recvs[qp->recv_wc[i].wr_id]);
-		/* Buffers first: what the drive is going to send grants credits for them. */
-		qp_post_recvs(qp, chain);
-		touched_drive(&touched);
+		/* Before there are buffers for more: see ibr_qp_drain(). */
 		if (count > 0) {
 			found += count;
 			WRITE_ONCE(qp->received, qp->received + count);
 		}
+		/* Buffers first: what the drive is going to send grants credits for them. */
+		qp_post_recvs(qp, chain);
+		touched_drive(&touched);
 	} while (count == ARRAY_SIZE(qp->recv_wc) && found < budget);
 	if (unlikely(READ_ONCE(qp->failed)))
 		qp_report(qp);
