@@ -562,6 +562,27 @@ static void ibr_umem_drop(struct ibr_umem *umem)
 	ibr_buffer_drop(&umem->buffer);
 }
 
+/* Is there anything in a bounce buffer that the user should get? */
+static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
+{
+	const struct ibr_umem *whole = umem->whole ?: umem;
+	int slot;
+
+	for (slot = 0; slot < 2; slot++) {
+		const struct ibr_bounce *bounce = whole->window[slot].bounce;
+
+		if (bounce && umem->write && umem->length && READ_ONCE(bounce->filled))
+			return true;
+	}
+	return false;
+}
+
+/* Does its work touch the user's memory, or only let go of it? */
+static bool umem_copies(const struct ibr_umem *umem)
+{
+	return !umem->released || umem->whole || ibr_umem_is_bounced(umem);
+}
+
 static void ibr_umem_work(struct work_struct *work)
 {
 	struct ibr_umem *umem = container_of(work, struct ibr_umem, work);
@@ -569,7 +590,8 @@ static void ibr_umem_work(struct work_struct *work)
 	struct mm_struct *mm = (umem->whole ?: umem)->space->mm;
 	struct ibr_bounce *spare = NULL;
 	struct mem_cgroup *memcg = NULL, *old = NULL;
-	bool alive = mmget_not_zero(mm);
+	/* To be the last that lets go of a process's memory may take long. */
+	bool alive = umem_copies(umem) && mmget_not_zero(mm);
 	int slot, error = 0;
 	u64 index;
 
@@ -623,6 +645,12 @@ static void ibr_umem_work(struct work_struct *work)
 	}
 }
 
+/* What only has to be let go of does not wait behind what may wait for a process that is not there. */
+static void umem_queue(struct ibr_umem *umem)
+{
+	queue_work(umem_copies(umem) ? ibr_memory_queue : ibr_pins_queue, &umem->work);
+}
+
 /*
  * Or, if an adapter is still reading, the last reader queues it: one that was told to read something twice may not
  * have come to the second time yet.
@@ -631,7 +659,7 @@ static void ibr_umem_queue_work(struct ibr_umem *umem)
 {
 	INIT_WORK(&umem->work, ibr_umem_work);
 	if (atomic_add_return(READERS_STOP, &umem->readers) == READERS_STOP)
-		queue_work(ibr_memory_queue, &umem->work);
+		umem_queue(umem);
 }
 
 int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buffer *buffer, bool write)
@@ -728,21 +756,6 @@ bool ibr_umem_gone(const struct ibr_umem *umem, u64 length)
 	return false;
 }
 
-/* Is there anything in a bounce buffer that the user should get? */
-static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
-{
-	const struct ibr_umem *whole = umem->whole ?: umem;
-	int slot;
-
-	for (slot = 0; slot < 2; slot++) {
-		const struct ibr_bounce *bounce = whole->window[slot].bounce;
-
-		if (bounce && umem->write && umem->length && READ_ONCE(bounce->filled))
-			return true;
-	}
-	return false;
-}
-
 void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 		     void (*released)(struct ibr_umem *umem))
 {
@@ -776,7 +789,7 @@ void ibr_umem_read_begin(struct ibr_umem *umem)
 void ibr_umem_read_end(struct ibr_umem *umem)
 {
 	if (unlikely(atomic_dec_return(&umem->readers) == READERS_STOP))
-		queue_work(ibr_memory_queue, &umem->work);
+		umem_queue(umem);
 }
 
 /* The window that all of this is resident in, and @into: where there. Or NULL. */
@@ -961,6 +974,7 @@ void ibr_memory_drain(void)
 	/* Of what a worker ends, bounced data may be left to be copied, by one more work, which is the last. */
 	flush_workqueue(ibr_memory_queue);
 	flush_workqueue(ibr_memory_queue);
+	flush_workqueue(ibr_pins_queue);
 }
 
 void ibr_memory_exit(void)

@@ -12,6 +12,7 @@
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
 #include <linux/capability.h>
+#include <linux/delay.h>
 #include <linux/hugetlb.h>
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
@@ -36,8 +37,7 @@ module_param(pin_cache_mib, uint, 0644);
 MODULE_PARM_DESC(pin_cache_mib, "memory that stays pinned for later transfers, each process, in MiB; 0: none (default: 64)");
 
 struct workqueue_struct *ibr_memory_queue;
-/* What waits for nobody's file system or daemon, as what touches the memory of some process may. */
-static struct workqueue_struct *pins_queue;
+struct workqueue_struct *ibr_pins_queue;
 static struct kmem_cache *pins_cache;
 
 static DEFINE_PER_CPU(struct llist_head, dead_pins);	/* ranges to be unpinned */
@@ -84,7 +84,7 @@ static void pins_free_list(struct llist_head *list)
 static void pins_defer(struct ibr_pins *pins)
 {
 	if (llist_add(&pins->dead, raw_cpu_ptr(&dead_pins)) && !delayed_work_pending(&dead_work))
-		queue_delayed_work(pins_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
+		queue_delayed_work(ibr_pins_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
 }
 
 static void pins_flush_all(void)
@@ -190,7 +190,7 @@ static void pins_idle(struct ibr_pins *pins)
 	list_add_tail(&pins->idle, &space->idle);
 	space->idle_pages += pins->nr_pages;
 	if (!delayed_work_pending(&space->age_work) &&
-	    queue_delayed_work(pins_queue, &space->age_work, msecs_to_jiffies(IDLE_MS)))
+	    queue_delayed_work(ibr_pins_queue, &space->age_work, msecs_to_jiffies(IDLE_MS)))
 		refcount_inc(&space->refs);
 }
 
@@ -394,7 +394,7 @@ static void space_age_work(struct work_struct *work)
 	while (!list_empty(&space->idle)) {
 		pins = list_first_entry(&space->idle, struct ibr_pins, idle);
 		if (time_after(pins->idle_since, old) || count++ == WALK_MAX) {
-			again = queue_delayed_work(pins_queue, &space->age_work,
+			again = queue_delayed_work(ibr_pins_queue, &space->age_work,
 						   count > WALK_MAX ? 0 : pins->idle_since - old);
 			break;
 		}
@@ -415,7 +415,7 @@ void ibr_space_get(struct ibr_space *space)
 void ibr_space_put(struct ibr_space *space)
 {
 	if (refcount_dec_and_test(&space->refs))
-		queue_work(pins_queue, &space->free_work);
+		queue_work(ibr_pins_queue, &space->free_work);
 }
 
 static struct ibr_space *space_alloc(struct mm_struct *mm)
@@ -711,7 +711,7 @@ static void pins_fail(struct ibr_pins *pins)
 
 	while (pins->users > 1) {
 		spin_unlock_bh(&space->lock);
-		cond_resched();
+		usleep_range(10, 50);
 		spin_lock_bh(&space->lock);
 	}
 	interval_tree_remove(&pins->range, &space->hidden);
@@ -772,8 +772,8 @@ int ibr_pins_init(void)
 	pins_cache = KMEM_CACHE(ibr_pins, 0);
 	if (!pins_cache)
 		return -ENOMEM;
-	pins_queue = alloc_workqueue("ibrelk_pins", WQ_UNBOUND, 0);
-	if (!pins_queue)
+	ibr_pins_queue = alloc_workqueue("ibrelk_pins", WQ_UNBOUND, 0);
+	if (!ibr_pins_queue)
 		goto err_cache;
 	ibr_memory_queue = alloc_workqueue("ibrelk_memory", WQ_UNBOUND, 0);
 	if (!ibr_memory_queue)
@@ -781,7 +781,7 @@ int ibr_pins_init(void)
 	return 0;
 
 err_queue:
-	destroy_workqueue(pins_queue);
+	destroy_workqueue(ibr_pins_queue);
 err_cache:
 	kmem_cache_destroy(pins_cache);
 	return -ENOMEM;
@@ -795,6 +795,6 @@ void ibr_pins_exit(void)
 	mmu_notifier_synchronize();
 	/* What works on memory may be the last that has a space. */
 	destroy_workqueue(ibr_memory_queue);
-	destroy_workqueue(pins_queue);
+	destroy_workqueue(ibr_pins_queue);
 	kmem_cache_destroy(pins_cache);
 }

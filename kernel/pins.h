@@ -110,6 +110,7 @@ struct ibr_pins {
 };
 
 extern struct workqueue_struct *ibr_memory_queue;	/* for all that needs the process whose memory it is */
+extern struct workqueue_struct *ibr_pins_queue;		/* for what waits for nobody's file system or page faults */
 
 /**
  * ibr_space_open() - for an endpoint: the address space of the calling process

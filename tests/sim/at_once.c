@@ -39,6 +39,7 @@ void *sim_alloc(size_t size, gfp_t gfp, const char *who) { return calloc(1, size
 void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp) { return calloc(1, sizeof(struct ibr_pins)); }
 void kmem_cache_free(struct kmem_cache *cache, void *object) { free(object); }
 void unpin_user_pages(struct page **pages, unsigned long count) { while (count--) free(pages[count]); }
+void sim_sleep(u64 ns) { sched_yield(); }
 void mmdrop(struct mm_struct *of) { }
 bool queue_work(struct workqueue_struct *queue, struct work_struct *work) { return true; }
 bool queue_delayed_work(struct workqueue_struct *queue, struct delayed_work *work, unsigned long delay) { return true; }

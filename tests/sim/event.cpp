@@ -349,7 +349,8 @@ int hrtimer_cancel(hrtimer *timer)
 
 struct workqueue_struct {
 	list_head pending;
-	bool memory; // its work may be slow
+	bool memory; // of user memory
+	bool slow;   // its work may be
 };
 
 static u32 memory_running;
@@ -384,6 +385,7 @@ workqueue_struct *alloc_workqueue(const char *name, int, int)
 	if (wq) {
 		INIT_LIST_HEAD(&wq->pending);
 		wq->memory = !std::strcmp(name, "ibrelk_memory");
+		wq->slow = wq->memory || !std::strcmp(name, "ibrelk_pins");
 	}
 	return wq;
 }
@@ -404,7 +406,7 @@ bool queue_work(workqueue_struct *wq, work_struct *work)
 	work->at_once = true;
 	u64 at = sim_soon(SIM_WORK);
 	// Pages may have to come from a disk first.
-	if (wq->memory && sim_troubled && sim_chance(SIM_RANDOM_FAULT, sim_config.slow_memory))
+	if (wq->slow && sim_troubled && sim_chance(SIM_RANDOM_FAULT, sim_config.slow_memory))
 		at += sim_below(SIM_RANDOM_FAULT, sim_config.slow_memory_ms * 1'000'000);
 	work_start(work, at);
 	return true;
