@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 using sim::Packet;
 
@@ -95,7 +96,7 @@ u64 next_queue = 1;
 std::map<const scatterlist *, std::vector<unsigned char>> copies; // of memory that is mapped
 u32 next_number = 17;
 bool holding[SIM_NODES_MAX], untold_node[SIM_NODES_MAX];
-std::vector<u64> untold; // queues with an event that was kept back
+std::vector<u64> untold[SIM_NODES_MAX]; // queues with an event that was kept back
 sim::Posted posted_by[SIM_NODES_MAX];
 
 Qp *of(ib_qp *qp)
@@ -131,7 +132,7 @@ void cq_push(ib_cq *cq, const ib_wc &wc)
 		return;
 	cq->armed = false;
 	if (cq->node < SIM_NODES_MAX && untold_node[cq->node]) {
-		untold.push_back(cq->number);
+		untold[cq->node].push_back(cq->number);
 		return;
 	}
 	if (!sim_troubled || !sim_chance(stream, sim_config.late_events)) {
@@ -502,9 +503,8 @@ void adapter_hold_events(u32 node, bool hold)
 	untold_node[node] = hold;
 	if (hold)
 		return;
-	for (u64 number : untold)
+	for (u64 number : std::exchange(untold[node], {}))
 		cq_event_of(number);
-	untold.clear();
 }
 
 void adapter_hold(u32 node, bool hold)
@@ -620,6 +620,8 @@ int sim_dma_map(const ib_device *device, scatterlist *sg, int count)
 		return 0;
 	if (!sim_config.dma_sync || ib_uses_virt_dma(device))
 		return count;
+	if (copies.contains(sg))
+		sim_fail("adapter", "memory is mapped that is mapped already");
 	auto &copy = copies[sg];
 	for (int i = 0; i < count; i++) {
 		const unsigned char *from = sg[i].page->address + sg[i].offset;

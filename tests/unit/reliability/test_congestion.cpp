@@ -45,6 +45,15 @@ void grown(Side &side, u32 window_pkts)
 	side.conn.congestion.window_pkts = window_pkts;
 }
 
+// Likewise, with a window of at most a packet, in 1/256.
+void small(Side &side, u32 window)
+{
+	grown(side, 16);
+	side.conn.congestion.window = window;
+	side.conn.congestion.threshold = window;
+	side.conn.congestion.window_pkts = 1;
+}
+
 } // namespace
 
 TEST(rel_congestion_fixed, is_always_the_configured_window)
@@ -124,10 +133,7 @@ TEST(rel_congestion_delay, many_senders_have_a_target_that_is_farther_away_withi
 	for (const bool late : {false, true}) {
 		Side side(config_delay());
 
-		grown(side, 16);
-		side.conn.congestion.window = pkt / 32;
-		side.conn.congestion.threshold = pkt / 32;
-		side.conn.congestion.window_pkts = 1;
+		small(side, pkt / 32);
 		side.conn.congestion.lost = 1;
 		round_trip(side, (50 + 100 + 4 * 100) * us + late);
 		EXPECT_EQ(rel_window_256(&side.conn), late ? pkt / 64 : pkt / 32 + pkt / 32 / 4);
@@ -246,10 +252,7 @@ TEST(rel_congestion_delay, a_loss_counts_for_64_round_trips_below_a_packet)
 {
 	Side side(config_delay());
 
-	grown(side, 8);
-	side.conn.congestion.window = pkt / 32;
-	side.conn.congestion.threshold = pkt / 32;
-	side.conn.congestion.window_pkts = 1;
+	small(side, pkt / 32);
 	side.conn.congestion.wary = 64;
 	for (int i = 0; i < 2; i++) {
 		side.conn.congestion.pace_ns = 0;
@@ -370,10 +373,7 @@ TEST(rel_congestion_delay, grows_by_a_quarter_below_a_packet)
 {
 	Side side(config_delay());
 
-	grown(side, 16);
-	side.conn.congestion.window_pkts = 1;
-	side.conn.congestion.window = pkt / 2;
-	side.conn.congestion.threshold = pkt / 2;
+	small(side, pkt / 2);
 	round_trip(side, 60 * us);
 	EXPECT_EQ(rel_window_256(&side.conn), pkt / 2 + pkt / 8);
 	side.conn.congestion.window = pkt;
@@ -539,6 +539,30 @@ TEST(rel_congestion_delay, after_silence_what_was_lost_before_counts_no_more)
 	EXPECT_EQ(side.conn.congestion.lost, 1u);
 }
 
+// The share of what is lost after it is of what is sent after it.
+TEST(rel_congestion_delay, after_silence_what_was_sent_before_counts_no_more)
+{
+	Side side(config_delay());
+
+	grown(side, 40);
+	ASSERT_EQ(round_trip(side, 60 * us), 40u);
+	side.send_many(30);
+	side.run_timeout();
+	side.run_timeout();
+	side.polled();
+	side.now += 60 * us;
+	side.take(side.peer_ack(side.conn.sender.floor));
+	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+	ASSERT_EQ(side.conn.stats.window_cuts, 1u);
+
+	const u32 first = side.conn.sender.next;
+	side.send_many(7);
+	side.now += 60 * us;
+	side.take(side.peer_ack(first, {2, 3, 4, 5}));
+	EXPECT_EQ(side.conn.stats.lost[REL_LOST_RACK], 3u);
+	EXPECT_EQ(side.conn.stats.window_cuts, 2u) << "3 of 7, not of 37 or 40";
+}
+
 // Else, half the numbers later, all losses would seem to be of before.
 TEST(rel_congestion_delay, what_counts_no_more_moves_on)
 {
@@ -590,10 +614,7 @@ TEST(rel_congestion_delay, less_than_a_packet_is_paced)
 {
 	Side side(config_delay());
 
-	grown(side, 16);
-	side.conn.congestion.window = pkt;
-	side.conn.congestion.threshold = pkt;
-	side.conn.congestion.window_pkts = 1;
+	small(side, pkt);
 	side.conn.congestion.lost = 1;
 	ASSERT_EQ(round_trip(side, 5 * ms), 1u);
 	ASSERT_EQ(rel_window_256(&side.conn), pkt / 2);
@@ -614,10 +635,7 @@ TEST(rel_congestion_delay, is_paced_by_what_a_round_trip_is_now)
 {
 	Side side(config_delay());
 
-	grown(side, 8);
-	side.conn.congestion.window = pkt / 2;
-	side.conn.congestion.threshold = pkt / 2;
-	side.conn.congestion.window_pkts = 1;
+	small(side, pkt / 2);
 	side.conn.congestion.wary = 64;
 	for (int i = 0; i < 5; i++) {
 		while (!side.can_send())
@@ -633,10 +651,7 @@ TEST(rel_congestion_delay, pacing_is_bounded)
 {
 	Side side(config_delay());
 
-	grown(side, 16);
-	side.conn.congestion.window = pkt / 64;
-	side.conn.congestion.threshold = pkt / 64;
-	side.conn.congestion.window_pkts = 1;
+	small(side, pkt / 64);
 	side.conn.congestion.lost = 1;
 	round_trip(side, 900 * ms);
 	side.can_send();
