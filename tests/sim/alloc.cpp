@@ -60,6 +60,7 @@ public:
 			if (got == MAP_FAILED)
 				std::abort();
 			base_ = static_cast<std::byte *>(got);
+			madvise(base_, reserved, MADV_HUGEPAGE);
 		}
 		std::byte *memory = base_ + used_;
 		used_ += bytes + gap;

@@ -8,6 +8,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <sys/mman.h>
@@ -166,6 +167,17 @@ Outcome apart(const struct sim_config &config, bool tracing, const std::function
 		outcome.check = crash_name(outcome.report, status);
 	outcome.failed = !outcome.check.empty();
 	return outcome;
+}
+
+void use_huge_pages(char **argv)
+{
+	if (getenv("GLIBC_TUNABLES"))
+		return;
+	setenv("GLIBC_TUNABLES",
+		"glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:"
+		"glibc.malloc.trim_threshold=1073741824:glibc.malloc.top_pad=16777216",
+		0);
+	execv("/proc/self/exe", argv);
 }
 
 } // namespace sim

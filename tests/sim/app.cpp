@@ -65,6 +65,8 @@ u8 *Heap::get(u64 pages)
 		if (got != wanted)
 			sim_fail("memory", "the addresses of a heap are taken");
 		base_ = static_cast<u8 *>(got);
+		/* Most of it is written: a page fault for each small page costs more than that. */
+		madvise(base_, heap_bytes, MADV_HUGEPAGE);
 	}
 	used_ += pages * PAGE_SIZE;
 	if (used_ > heap_bytes)
@@ -76,7 +78,7 @@ void Heap::put(u8 *memory, u64 pages)
 {
 	if (sim_config.unmap && sim_chance(stream, sim_config.unmap)) {
 		sim_mm_change(mm_, memory, pages * PAGE_SIZE, MMU_NOTIFY_UNMAP);
-		madvise(memory, pages * PAGE_SIZE, MADV_DONTNEED);
+		std::memset(memory, 0, pages * PAGE_SIZE);
 		// As fork() does: all of it might be other memory from now on, and is not.
 		if (sim_chance(stream, 200'000))
 			sim_mm_change(mm_, base_, used_, MMU_NOTIFY_CLEAR);

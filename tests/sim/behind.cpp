@@ -599,6 +599,8 @@ void flood(u32 mode)
 
 int main(int argc, char **argv)
 {
+	sim::use_huge_pages(argv);
+
 	const struct {
 		const char *name;
 		std::function<void()> body;

@@ -115,6 +115,8 @@ void add(struct sim_counts &sum, const struct sim_counts &more)
 
 int main(int argc, char **argv)
 {
+	sim::use_huge_pages(argv);
+
 	Options options;
 
 	for (int i = 1; i < argc; i++) {

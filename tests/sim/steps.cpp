@@ -754,6 +754,8 @@ void run_alloc(const Options &options, Tally &tally)
 
 int main(int argc, char **argv)
 {
+	sim::use_huge_pages(argv);
+
 	Options options;
 	Tally tally;
 

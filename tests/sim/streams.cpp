@@ -727,6 +727,8 @@ void congestion_tests(std::vector<Test> &tests)
 
 int main(int argc, char **argv)
 {
+	sim::use_huge_pages(argv);
+
 	std::vector<Test> tests;
 	bool trace = false;
 	std::string name;
