@@ -61,6 +61,12 @@ struct RecvRequest {
 	u32 length;
 };
 
+// A write that has arrived, and of which the module has not said yet what it makes of it.
+struct Written {
+	u32 immediate, length;
+	std::shared_ptr<sim::Origin> origin;
+};
+
 constexpr u32 local_key = 77; // of all memory, for the adapter itself
 
 struct Qp : ib_qp {
@@ -80,6 +86,7 @@ struct Qp : ib_qp {
 	std::deque<SendRequest> sends;
 	std::deque<SendRequest> kept; // sent, but not complete
 	std::deque<RecvRequest> recvs;
+	std::deque<Written> written;
 };
 
 std::map<u64, Qp *> by_key;
@@ -254,6 +261,8 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 			return !faithful;
 		}
 		qp->recvs.pop_front();
+		qp->written.push_back(
+			{packet.immediate, static_cast<u32>(packet.bytes.size()), packet.origin});
 		sim_note(sim_now() ^ packet.origin->id << 32 ^ packet.bytes.size());
 		cq_push(qp->recv_cq,
 			wc_of(recv.wr_id, IB_WC_SUCCESS, static_cast<u32>(packet.bytes.size()),
@@ -914,6 +923,33 @@ void rdma_destroy_ah(ib_ah *ah, int)
 
 // ---- the checker of packets: see witness.c ------------------------------------------------------
 
+namespace
+{
+
+// By which a path knows the other end now.
+bool of_this_life(const sim::Origin &origin, u32 token, u32 remote_token, u64 remote_instance)
+{
+	return origin.known && origin.instance == remote_instance && origin.token == remote_token &&
+		origin.to == token;
+}
+
+void check_origin(sim::Origin &origin, u32 token, u32 remote_token, u64 remote_instance, bool is_new)
+{
+	if (!origin.known || origin.instance != remote_instance)
+		sim_fail("epoch", "packet %llu is of epoch %u of node %u, and is taken in epoch %u",
+			origin.id, origin.epoch, origin.node, sim_epoch(origin.node));
+	if (!of_this_life(origin, token, remote_token, remote_instance))
+		sim_fail("epoch",
+			"packet %llu of node %u is of another life of its path (%x to %x), and is taken (%x "
+			"to %x)",
+			origin.id, origin.node, origin.token, origin.to, remote_token, token);
+	if (is_new && origin.accepted++)
+		sim_fail("twice", "packet %llu of node %u is taken twice", origin.id, origin.node);
+	sim_counts.accepted++;
+}
+
+} // namespace
+
 // A path has taken a packet: it must be of this life of both ends, undamaged, and, if it has frames, new.
 extern "C" bool sim_packet_take(
 	const void *buffer, u32 token, u32 remote_token, u64 remote_instance, bool frames)
@@ -921,20 +957,33 @@ extern "C" bool sim_packet_take(
 	const Packet *packet = sim::adapter_packet(buffer);
 	if (!packet)
 		sim_fail("packet", "a packet was taken that never arrived");
-	const auto &origin = *packet->origin;
 	if (packet->damaged)
-		sim_fail(
-			"damage", "packet %llu of node %u was damaged, and is taken", origin.id, origin.node);
-	if (!origin.known || origin.instance != remote_instance)
-		sim_fail("epoch", "packet %llu is of epoch %u of node %u, and is taken in epoch %u",
-			origin.id, origin.epoch, origin.node, sim_epoch(origin.node));
-	if (origin.token != remote_token || origin.to != token)
-		sim_fail("epoch",
-			"packet %llu of node %u is of another life of its path (%x to %x), and is taken (%x "
-			"to %x)",
-			origin.id, origin.node, origin.token, origin.to, remote_token, token);
-	if (frames && packet->origin->accepted++)
-		sim_fail("twice", "packet %llu of node %u is taken twice", origin.id, origin.node);
-	sim_counts.accepted++;
+		sim_fail("damage", "packet %llu of node %u was damaged, and is taken", packet->origin->id,
+			packet->origin->node);
+	check_origin(*packet->origin, token, remote_token, remote_instance, frames);
 	return true;
+}
+
+// The same for a write, which has no header: its memory was checked by the adapter, and whose it is by
+// nobody. The module learns of writes in the order in which they arrived; those that it was not ready for it
+// has passed over. Of two that look alike, it may have taken either.
+extern "C" void sim_written(
+	ib_qp *base, u32 immediate, u32 length, u32 token, u32 remote_token, u64 remote_instance, bool taken)
+{
+	auto &written = of(base)->written;
+	const auto alike = [&](const Written &one) {
+		return one.immediate == immediate && one.length == length;
+	};
+	const auto first = std::find_if(written.begin(), written.end(), alike);
+	const auto good = std::find_if(first, written.end(), [&](const Written &one) {
+		return alike(one) && of_this_life(*one.origin, token, remote_token, remote_instance) &&
+			!one.origin->accepted;
+	});
+
+	if (first == written.end())
+		sim_fail("packet", "the path was told of a write that never arrived");
+	const auto meant = taken && good != written.end() ? good : first;
+	if (taken)
+		check_origin(*meant->origin, token, remote_token, remote_instance, true);
+	written.erase(written.begin(), meant + 1);
 }

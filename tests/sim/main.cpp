@@ -78,8 +78,10 @@ bool script_run(const std::string &path)
 				break;
 			if (word == "seed")
 				words >> seed;
-			else if (!sim::config_set(config, word))
-				std::printf("%s: no such value: %s\n", path.c_str(), word.c_str());
+			else if (!sim::config_set(config, word)) {
+				std::printf("FAILED %s: no such value: %s\n", path.c_str(), word.c_str());
+				return false;
+			}
 		}
 	}
 	const auto outcome = sim::run_apart(seed, config, false);

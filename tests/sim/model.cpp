@@ -101,6 +101,32 @@ void check_match(const Receive &receive, const Send &send)
 	}
 }
 
+// Is what was sent there from the beginning on for who is there now?
+bool lives_on(u32 slot)
+{
+	const auto of_slot = [&](const auto &life) {
+		return life->slot == slot;
+	};
+	const auto &lives = apps.lives;
+
+	return std::count_if(lives.begin(), lives.end(), of_slot) == 1 &&
+		(*std::find_if(lives.begin(), lives.end(), of_slot))->open;
+}
+
+// Else the message may be there, and be given up with the flow, since nothing can come in the place of those
+// before.
+bool older_arrived(const Send &send)
+{
+	return std::all_of(apps.sends.begin(), apps.sends.end(), [&](const auto &entry) {
+		const Send &other = *entry.second;
+		return other.from != send.from || other.to.handle != send.to.handle ||
+			other.order >= send.order || other.taken;
+	}) && std::all_of(apps.puts.begin(), apps.puts.end(), [&](const auto &entry) {
+		const Put &put = *entry.second;
+		return put.from != send.from || put.to.handle != send.to.handle || !put.status;
+	});
+}
+
 // What native modes lose before something that arrived is counted.
 void check_native()
 {
@@ -145,9 +171,14 @@ bool model_gentle()
 
 bool model_arrives(const Send &send)
 {
-	if (native(send.from->mode) || !model_gentle() || !same_job(send))
+	if (native(send.from->mode) || !same_job(send))
 		return false;
-	return send.status == 0 || send.status == pending;
+	if (model_gentle())
+		return send.status == 0 || send.status == pending;
+	// Whatever else has happened: who is told that it was delivered may rely on it, while the receiver
+	// lives.
+	return send.status == 0 && send.level >= IBRELK_LEVEL_DELIVERED && !sim_config.rush &&
+		lives_on(send.to.slot) && older_arrived(send);
 }
 
 bool model_may_refuse(const Life &life, int error)

@@ -47,6 +47,9 @@ mutants "$work" try "$@" 3<<'TABLE'
 packet-twice | twice | duplicate=200000 modes=32 | reliability/receive.c | s/return REL_DUPLICATE;/return REL_NEW;/
 packet-old | epoch | replay=300000 restarts=2 corrupt=0 modes=96 alloc=0 | reliability/wire.c | s/return WIRE_BAD_TOKEN;/;/; s/return WIRE_BAD_CHECKSUM;/;/
 packet-damaged | damage | corrupt=100000 modes=96 replay=0 | reliability/wire.c | s/return WIRE_BAD_CHECKSUM;/;/
+written-twice | twice | duplicate=300000 modes=32 size_max=70000 zero_copy_min=1 | drive.c | s/\tcase REL_DUPLICATE:\n\t\tpath->counters.rx_duplicates\+\+;\n\t\tbreak;\n\tdefault:\n\t\tpath->counters.drop_window/\tcase REL_DUPLICATE:\n\t\tpath->counters.rx_written++;\n\t\tbreak;\n\tdefault:\n\t\tpath->counters.drop_window/
+credit-packets | credit | modes=96 | reliability/ack.c | s/cpu_to_le32\(credit->granted\)/cpu_to_le32(credit->granted + 1)/
+delivered-lost | progress | levels=4 modes=32 restarts=0 closes=1 alloc=0 tags=1000 wild_source=0 wild_tag=0 size_max=200 messages=100 | message.c | s/ahead = sequence - flow->next;/ahead = sequence - flow->next; if (!ahead \&\& sequence % 32 == 5) { flow->next++; return 0; }/
 message-order | order\|match | tags=1 modes=32 late=2000 | match.c | s/list_add_tail\(&links->same, &head->same\)/list_add(&links->same, &head->same)/
 message-match | match\|order | tags=10 wild_source=0 | match.c | s/return !\(\(recv->tag \^ tag\) & ~recv->ignore\) &&/return true ||/
 message-bytes | bytes | size_max=33000 mtu=1024 modes=32 eager_max=8192 | send.c | s/\(u8 \*\)send->data \+ send->offset;/(u8 *)send->data;/

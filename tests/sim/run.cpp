@@ -286,8 +286,7 @@ void run(u64 seed)
 	checks_until = 0;
 	enter(0, [] { sim::apps.reap_all(); });
 	enter(0, [] { check(nullptr); });
-	if (sim::model_gentle())
-		sim_check_quiet();
+	sim_check_quiet(sim::model_gentle());
 	sim::model_check();
 
 	sim_only_processes = false;

@@ -10,6 +10,7 @@
 #include "path.h"
 #include "pins.h"
 #include "params.h"
+#include "reliability/engine.h"
 #include "reliability/seq.h"
 #include "shim.h"
 #include "transport/transport.h"
@@ -83,6 +84,7 @@ struct ibr_path *sim_path(u32 i)
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
 /* C++: see adapter.cpp */
 bool sim_packet_take(const void *packet, u32 token, u32 remote_token, u64 remote_instance, bool frames);
+void sim_written(struct ib_qp *qp, u32 immediate, u32 length, u32 token, u32 remote_token, u64 remote_instance, bool taken);
 
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to)
 {
@@ -141,6 +143,20 @@ void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 leng
 		sim_packet_take(packet, path->token, path->remote.token, instance, took_frames);
 	else if (path->counters.rx_duplicates == duplicates)
 		sim_counts.rejected_old++;
+}
+
+void __real_ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const struct ibr_qp *qp);
+void __wrap_ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const struct ibr_qp *qp);
+
+void __wrap_ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const struct ibr_qp *qp)
+{
+	u64 before = path->counters.rx_written;
+	u64 instance;
+
+	__real_ibr_path_written(path, immediate, length, qp);
+	memcpy(&instance, path->remote.instance, sizeof(instance));
+	sim_written(qp->qp, immediate, length, path->token, path->remote.token, instance,
+		    path->counters.rx_written != before);
 }
 
 /* ---- who goes first ---- */
@@ -371,6 +387,32 @@ static void check_slots(const struct ibr_qp *qp)
 		sim_fail("wake", "queue pair: somebody waits for one of %u slots, and nobody polls", qp->free_count);
 }
 
+/* The other end of a path, by address; it may be in another life. */
+static const struct ibr_path *path_back(const struct ibr_path *path)
+{
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		if (paths[i]->key.mode == path->key.mode && !paths[i]->removed &&
+		    !memcmp(paths[i]->key.local_gid, path->key.remote_gid, 16) &&
+		    !memcmp(paths[i]->key.remote_gid, path->key.local_gid, 16))
+			return paths[i];
+	return NULL;
+}
+
+/* Nobody believes to have more credit than the other end has granted: what is sent beyond that finds no buffer. */
+static void check_credit(const struct ibr_path *path)
+{
+	const struct ibr_path *back = path_back(path);
+
+	if (!back || !path->established || !back->established || back->remote.token != path->token ||
+	    path->remote.token != back->token)
+		return;
+	if (rel_seq_after(path->rel.credit.limit, back->rel.credit.granted))
+		sim_fail("credit", "path: may send up to %u, and is granted %u", path->rel.credit.limit,
+			 back->rel.credit.granted);
+}
+
 static void check_path(const struct ibr_path *path)
 {
 	const struct rel_conn *rel = &path->rel;
@@ -403,8 +445,10 @@ static void check_path(const struct ibr_path *path)
 		sim_fail("bound", "path: %u packets in flight", rel_in_flight(rel));
 	if (rel->sender.next - rel->sender.floor > REL_SPAN_MAX)
 		sim_fail("bound", "path: numbers %u to %u", rel->sender.floor, rel->sender.next);
-	if (!path->native && rel_seq_after(rel->sender.next, rel->credit.limit))
-		sim_fail("credit", "path: sent up to %u, but may only to %u", rel->sender.next, rel->credit.limit);
+	if (rel_seq_after(rel_credit_next(rel), rel->credit.limit))
+		sim_fail("credit", "path: sent up to %u, but may only to %u", rel_credit_next(rel), rel->credit.limit);
+	if (path->queue > IBR_CONTROL_MAX + REL_SPAN_MAX * WIRE_FRAMES_MAX)
+		sim_fail("bound", "path: %u fragments wait", path->queue);
 	if (path->memory != path_memory(path))
 		sim_fail("count", "path: %llu bytes in flight, counted %llu", path_memory(path), path->memory);
 	/* Whatever the engine waits for, something will wake it up. */
@@ -476,6 +520,7 @@ void sim_check_all(void)
 
 	for (i = 0; i < path_count; i++) {
 		check_path(paths[i]);
+		check_credit(paths[i]);
 		check_watch(paths[i], &watches[i]);
 		if (sim_only_processes)
 			check_calm(paths[i], &watches[i]);
@@ -558,18 +603,6 @@ void sim_check_endpoint(const struct ibr_endpoint *endpoint)
 
 /* ---- what must hold when nothing is under way ---- */
 
-static const struct ibr_path *path_back(const struct ibr_path *path)
-{
-	u32 i;
-
-	for (i = 0; i < path_count; i++)
-		if (paths[i]->key.mode == path->key.mode && !paths[i]->removed &&
-		    !memcmp(paths[i]->key.local_gid, path->key.remote_gid, 16) &&
-		    !memcmp(paths[i]->key.remote_gid, path->key.local_gid, 16))
-			return paths[i];
-	return NULL;
-}
-
 /* Both ends of a flow agree on what was sent, and what may be. */
 static void check_ends(const struct ibr_outflow *out, const struct ibr_path *back)
 {
@@ -618,7 +651,7 @@ static void check_known(const struct ibr_path *path)
 	ibr_port_put(port);
 }
 
-void sim_check_quiet(void)
+void sim_check_quiet(bool gentle)
 {
 	const struct ibr_path *path, *back;
 	const struct ibr_outflow *out;
@@ -629,7 +662,8 @@ void sim_check_quiet(void)
 		path = paths[i];
 		if (path->removed)
 			continue;
-		check_known(path);
+		if (gentle)
+			check_known(path);
 		if (path->queue || path->memory || (path->established && rel_in_flight(&path->rel)))
 			sim_fail("progress", "path: %u fragments wait, %u packets in flight", path->queue,
 				 rel_in_flight(&path->rel));
