@@ -132,6 +132,41 @@ void ClusterTest::restore()
 	}
 }
 
+namespace
+{
+
+constexpr const char *pinned_command =
+	"echo 1 >/proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/ { n += $2 } "
+	"/^nr_foll_pin_released/ { n -= $2 } END { print n }' "
+	"/proc/vmstat";
+
+} // namespace
+
+ClusterTest::Pinned ClusterTest::pinned_pages()
+{
+	return {std::stol(the_lab().run_ok(1, pinned_command)),
+		std::stol(the_lab().run_ok(2, pinned_command))};
+}
+
+void ClusterTest::wait_for_no_endpoints()
+{
+	for (int node : {1, 2})
+		the_lab().wait_until(node,
+			built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'",
+			Duration(60));
+}
+
+void ClusterTest::expect_all_given_back(const Pinned &before)
+{
+	wait_for_no_endpoints();
+	for (int node : {1, 2}) {
+		the_lab().wait_until(node, fmt::format("test $({}) = {}", pinned_command, before[node - 1]));
+		const Result result = unload_module(node);
+		EXPECT_EQ(result.status, 0) << result.output;
+		load_module(node);
+	}
+}
+
 void ClusterTest::need_server()
 {
 	if (server_ && server_->running())

@@ -6,6 +6,7 @@
 // anew.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -85,6 +86,15 @@ protected:
 	static Growth growth(int node, const std::string &name, const std::string &mode = "");
 	/// Sum of a counter over all ports of a node.
 	static long port_counter(int node, const std::string &name);
+
+	/// How many pages of each node are pinned, by anybody.
+	using Pinned = std::array<long, 2>;
+	static Pinned pinned_pages();
+	/// Waits until no process of either node has an endpoint any more.
+	static void wait_for_no_endpoints();
+	/// Once the last process has gone, as many pages are pinned as before, and the modules can be
+	/// removed; they are loaded again.
+	static void expect_all_given_back(const Pinned &before);
 
 	static Lab &lab()
 	{

@@ -384,9 +384,9 @@ TEST_F(Fence, a_key_in_use_again_is_no_good_without_its_address)
 	EXPECT_TRUE(none.reaches(sent));
 }
 
-// The test of this test: with key and address, what follows a write in the same way does its harm. Not always:
-// a node that its host stops for as long as a message takes (0.1 s) lets all writes go at once when it goes on,
-// and what follows them comes after their end.
+// The test of this test: with key and address, what follows a write in the same way does its harm. Not
+// always: a node that its host stops for as long as a message takes (0.1 s) lets all writes go at once when
+// it goes on, and what follows them comes after their end.
 TEST_F(Fence, what_has_key_and_address_does_get_in)
 {
 	constexpr int messages = 10;
@@ -457,7 +457,7 @@ TEST_F(Fence, writes_replayed_after_their_queue_pair)
 }
 
 // The same on any kernel: a path that is idle gives its queue pair back, and gets another one.
-TEST_F(Fence, long_writes_replayed_after_their_lane)
+TEST_F(Fence, writes_replayed_after_their_lane)
 {
 	const std::string mode = "auto";
 

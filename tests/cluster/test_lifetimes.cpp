@@ -217,20 +217,6 @@ class Killed : public Lifetimes
 protected:
 	static constexpr const char *bytes = "6291456"; // more than is pinned at a time
 
-	// What to ask a node: how many pages are pinned, by anybody.
-	static constexpr const char *pinned =
-		"echo 1 >/proc/sys/vm/stat_refresh; awk '/^nr_foll_pin_acquired/ { n += $2 } "
-		"/^nr_foll_pin_released/ { n -= $2 } END { print n }' "
-		"/proc/vmstat";
-
-	static void wait_for_none()
-	{
-		for (int node : {1, 2})
-			lab().wait_until(node,
-				built("user/tools/ibrelk") + " show endpoints | grep -q '^no endpoints'",
-				Duration(60));
-	}
-
 	static lab::Job serve(const std::string &mode)
 	{
 		auto job = lab().start(2,
@@ -252,8 +238,8 @@ protected:
 		fmt::print("IBRELK_SEED={}\n", seed);
 		std::fflush(stdout);
 		stop_server();
-		wait_for_none();
-		const std::string before[] = {lab().run_ok(1, pinned), lab().run_ok(2, pinned)};
+		wait_for_no_endpoints();
+		const Pinned before = pinned_pages();
 		for (const std::string mode : {"uc-reliable", "ud-reliable"}) {
 			auto server = serve(mode);
 
@@ -290,14 +276,7 @@ protected:
 			server.kill(9);
 			server.wait(Duration(30));
 		}
-		wait_for_none();
-		for (int node : {1, 2}) {
-			lab().wait_until(
-				node, fmt::format("test $({}) = {}", pinned, std::stol(before[node - 1])));
-			const Result result = unload_module(node);
-			EXPECT_EQ(result.status, 0) << result.output;
-			load_module(node);
-		}
+		expect_all_given_back(before);
 	}
 };
 

@@ -67,13 +67,14 @@ protected:
 		Growth lives = growth(1, "lives", GetParam());
 
 		perf("latency --iterations 200 --size 8 --mode " + GetParam());
-		// What is on its way is acknowledged by the kernel; so nothing has to be sent again after a
-		// time-out (but for tail probes, which an emulated node may answer late), and hardly anything
+		// What is on its way is acknowledged by the kernel; so nothing has to be sent again (but for
+		// tail probes, and what they find, as an emulated node may answer late), and hardly anything
 		// be asked.
 		std::vector<std::pair<std::string, Growth>> repeats;
 		for (int node : {1, 2})
-			repeats.emplace_back(fmt::format("retransmits_timeout of node {}", node),
-				growth(node, "retransmits_timeout", GetParam()));
+			for (const std::string why : {"rack", "probe", "timeout"})
+				repeats.emplace_back(fmt::format("retransmits_{} of node {}", why, node),
+					growth(node, "retransmits_" + why, GetParam()));
 		Growth acks = growth(2, "tx_acks_explicit", GetParam());
 		/* The condition is time itself. */
 		lab().run_ok(2, "sleep 10");
@@ -89,13 +90,13 @@ protected:
 		EXPECT_EQ(result.status, 0) << result.output;
 	}
 
-	// Short messages, then long ones; the end on a node is stopped, or frozen.
-	static void both_sizes(int node, bool frozen)
+	// Short messages, or long ones, or both; the end on a node is stopped, or frozen.
+	static void of_sizes(const std::vector<std::string> &sizes, int node, bool frozen)
 	{
 		auto receiver = server();
 
-		for (const auto &size : {"4096", "1048576"}) {
-			auto sender = client(size, size == std::string("4096") ? 20000 : 300);
+		for (const auto &size : sizes) {
+			auto sender = client(size, size == "4096" ? 20000 : 300);
 			lab::Job &job = node == 1 ? sender : receiver;
 
 			if (frozen)
@@ -106,7 +107,17 @@ protected:
 		receiver.kill(15);
 		receiver.wait(Duration(30));
 	}
+
+	static void both_sizes(int node, bool frozen)
+	{
+		of_sizes({"4096", "1048576"}, node, frozen);
+	}
 };
+
+TEST_P(Progress, stopped_receiver_of_long_messages)
+{
+	of_sizes({"1048576"}, 2, false);
+}
 
 TEST_P(Progress, long_stopped_sender)
 {
@@ -153,7 +164,7 @@ TEST_P(Progress, hundred_megabytes_for_a_stopped_receiver)
 	receiver.wait(Duration(30));
 }
 
-INSTANTIATE_TEST_SUITE_P(modes, Progress, testing::Values("uc-reliable", "ud-reliable"),
+INSTANTIATE_TEST_SUITE_P(modes, Progress, testing::Values("uc-reliable", "ud-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
 // What is sent, and how much of it.
@@ -210,7 +221,7 @@ TEST_P(Gone, what_a_process_has_sent_arrives)
 	}
 }
 
-INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable"),
+INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
 } // namespace
