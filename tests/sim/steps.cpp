@@ -133,7 +133,8 @@ struct Mode {
 
 const Mode modes[] = {{"uc-reliable", IBRELK_MODE_UC_RELIABLE, true},
 	{"uc-native", IBRELK_MODE_UC_NATIVE, true}, {"ud-reliable", IBRELK_MODE_UD_RELIABLE, false},
-	{"ud-native", IBRELK_MODE_UD_NATIVE, false}, {"rc-reliable", IBRELK_MODE_RC_RELIABLE, false}};
+	{"ud-native", IBRELK_MODE_UD_NATIVE, false}, {"rc-reliable", IBRELK_MODE_RC_RELIABLE, false},
+	{"rc-native", IBRELK_MODE_RC_NATIVE, false}, {"auto", IBRELK_MODE_AUTO, false}};
 
 // ---- two processes on two nodes ----------------------------------------------------------------
 
