@@ -15,7 +15,8 @@
 namespace
 {
 
-constexpr u64 events_max = 3'000'000; // of a run: more is no run but a storm
+// Of a run: more is no run but a storm. (Of who asks for something each microsecond, for seconds, it has four million.)
+constexpr u64 events_max = 10'000'000;
 constexpr std::size_t depth_max = 4;
 
 struct Key {
