@@ -353,6 +353,72 @@ TEST_F(Atomic, by_every_function)
 	EXPECT_EQ(was, 99U);
 }
 
+// Buffers may be cut into pieces, each in its own way, of which some are empty.
+TEST_F(Atomic, of_buffers_in_pieces)
+{
+	std::array<std::uint32_t, 6> operands{1, 2, 3, 4, 5, 6};
+	std::array<std::uint32_t, 6> compares{10, 20, 30, 40, 50, 0};
+	std::array<std::uint32_t, 10> was{};
+	fi_ioc operand[] = {{.addr = operands.data(), .count = 2}, {.addr = nullptr, .count = 0},
+		{.addr = operands.data() + 2, .count = 4}};
+	fi_ioc compare[] = {{.addr = compares.data() + 3, .count = 3}, {.addr = compares.data(), .count = 3}};
+	// With a gap, which stays as it is.
+	fi_ioc result[] = {{.addr = was.data(), .count = 1}, {.addr = was.data() + 2, .count = 2},
+		{.addr = was.data() + 6, .count = 3}};
+	const auto put = [&](const std::array<std::uint32_t, 6> &values) {
+		std::memcpy(memory.data(), values.data(), sizeof(values));
+	};
+	const auto now = [&] {
+		std::array<std::uint32_t, 6> values;
+
+		std::memcpy(values.data(), memory.data(), sizeof(values));
+		return values;
+	};
+	int context = 0;
+
+	put({10, 20, 30, 40, 50, 60});
+	Side::post([&] {
+		return fi_atomicv(
+			ep(), operand, nullptr, 3, pair.to_b, place(), key, FI_UINT32, FI_SUM, &context);
+	});
+	// They have been read.
+	operands = {100, 200, 300, 400, 500, 600};
+	EXPECT_EQ(pair.a.done(&context).flags, FI_ATOMIC | FI_WRITE);
+	EXPECT_EQ(now(), (std::array<std::uint32_t, 6>{11, 22, 33, 44, 55, 66}));
+
+	Side::post([&] {
+		return fi_fetch_atomicv(ep(), operand, nullptr, 3, result, nullptr, 3, pair.to_b, place(),
+			key, FI_UINT32, FI_SUM, &context);
+	});
+	// The list of pieces need not last, but for what it names.
+	const std::array<fi_ioc, 3> kept{result[0], result[1], result[2]};
+	std::memset(static_cast<void *>(result), 0, sizeof(result));
+	EXPECT_EQ(pair.a.done(&context).flags, FI_ATOMIC | FI_READ);
+	EXPECT_EQ(now(), (std::array<std::uint32_t, 6>{111, 222, 333, 444, 555, 666}));
+	EXPECT_EQ(was, (std::array<std::uint32_t, 10>{11, 0, 22, 33, 0, 0, 44, 55, 66, 0}));
+
+	// In two pieces the comparison is 40, 50, 0, 10, 20, 30.
+	std::copy(kept.begin(), kept.end(), result);
+	put({40, 1, 0, 10, 2, 30});
+	was.fill(7);
+	Side::post([&] {
+		return fi_compare_atomicv(ep(), operand, nullptr, 3, compare, nullptr, 2, result, nullptr, 3,
+			pair.to_b, place(), key, FI_UINT32, FI_CSWAP, &context);
+	});
+	EXPECT_EQ(pair.a.done(&context).flags, FI_ATOMIC | FI_READ);
+	EXPECT_EQ(now(), (std::array<std::uint32_t, 6>{100, 1, 300, 400, 2, 600}));
+	EXPECT_EQ(was, (std::array<std::uint32_t, 10>{40, 7, 1, 0, 7, 7, 10, 2, 30, 7}));
+
+	// What has failed brings nothing.
+	was.fill(7);
+	Side::post([&] {
+		return fi_fetch_atomicv(ep(), operand, nullptr, 3, result, nullptr, 3, pair.to_b, place(),
+			key + 1, FI_UINT32, FI_SUM, &context);
+	});
+	pair.a.failed(&context, FI_EACCES);
+	EXPECT_EQ(was, (std::array<std::uint32_t, 10>{7, 7, 7, 7, 7, 7, 7, 7, 7, 7}));
+}
+
 TEST_F(Atomic, injected)
 {
 	std::array<std::uint64_t, 8> operands{1, 2, 3, 4, 5, 6, 7, 8};
@@ -408,7 +474,7 @@ TEST_F(Atomic, of_what_is_wrong)
 			  nullptr, pair.to_b, place(), key, FI_UINT64, FI_SUM, nullptr),
 		-FI_EOPNOTSUPP);
 
-	// One buffer of each kind, all as long as the place.
+	// All buffers are as long as the place.
 	fi_ioc two[] = {{.addr = buffer.data(), .count = 1}, {.addr = buffer.data() + 1, .count = 1}};
 	fi_ioc other{.addr = buffer.data(), .count = 2};
 	fi_rma_ioc places[] = {
@@ -424,7 +490,15 @@ TEST_F(Atomic, of_what_is_wrong)
 		.context = nullptr,
 		.data = 0};
 
-	EXPECT_EQ(fi_atomicv(ep(), two, nullptr, 2, pair.to_b, place(), key, FI_UINT64, FI_SUM, nullptr),
+	std::vector<fi_ioc> many(65, two[0]);
+
+	EXPECT_EQ(fi_atomicv(ep(), many.data(), nullptr, 65, pair.to_b, place(), key, FI_UINT64, FI_SUM,
+			  nullptr),
+		-FI_EINVAL);
+	EXPECT_EQ(fi_atomicv(
+			  ep(), many.data(), nullptr, 9, pair.to_b, place(), key, FI_UINT64, FI_SUM, nullptr),
+		-FI_EMSGSIZE);
+	EXPECT_EQ(fi_atomicv(ep(), nullptr, nullptr, 0, pair.to_b, place(), key, FI_UINT64, FI_SUM, nullptr),
 		-FI_EINVAL);
 	EXPECT_EQ(fi_fetch_atomicmsg(ep(), &message, &other, nullptr, 1, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_fetch_atomicmsg(ep(), &message, two, nullptr, 2, 0), -FI_EINVAL);

@@ -129,6 +129,33 @@ TEST(Av, by_node_and_service)
 	EXPECT_STREQ(text.data(), "10.1.0.9:77");
 }
 
+// Nodes with numbers, and for each of them services with numbers.
+TEST(Av, by_nodes_and_services_in_a_row)
+{
+	Side side;
+	std::array<fi_addr_t, 6> indices{};
+	const char *texts[] = {
+		"10.1.0.9:77", "10.1.0.9:78", "10.1.0.9:79", "10.1.0.10:77", "10.1.0.10:78", "10.1.0.10:79"};
+
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", 2, "77", 3, indices.data(), 0, nullptr), 6);
+	for (std::size_t i = 0; i < indices.size(); i++) {
+		std::array<unsigned char, 64> found{};
+		std::array<char, 100> text{};
+		std::size_t length = found.size();
+		std::size_t letters = text.size();
+
+		ASSERT_EQ(fi_av_lookup(side.av.get(), indices[i], found.data(), &length), 0);
+		fi_av_straddr(side.av.get(), found.data(), text.data(), &letters);
+		EXPECT_STREQ(text.data(), texts[i]);
+	}
+	/* There is no 10.1.0.256, nothing to count in a name without a number, and no such service. */
+	EXPECT_LT(fi_av_insertsym(side.av.get(), "10.1.0.255", 2, "77", 1, indices.data(), 0, nullptr), 0);
+	EXPECT_EQ(indices[0], FI_ADDR_NOTAVAIL);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "localhost", 2, "77", 1, nullptr, 0, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", 1, nullptr, 1, nullptr, 0, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", 0, "77", 1, nullptr, 0, nullptr), 0);
+}
+
 TEST(Av, insertions_are_events)
 {
 	const Side side;

@@ -469,6 +469,16 @@ TEST(Counters, beside_somebody_who_reads)
 		ASSERT_EQ(found[i], i);
 }
 
+TEST(Cq, of_an_unknown_format)
+{
+	const Side side;
+	fid_cq *none = nullptr;
+	fi_cq_attr attr{};
+
+	attr.format = static_cast<fi_cq_format>(FI_CQ_FORMAT_TAGGED + 1);
+	EXPECT_EQ(fi_cq_open(side.domain.get(), &attr, &none, nullptr), -FI_EINVAL);
+}
+
 TEST(Counters, without_a_wait_object_of_their_own)
 {
 	const Side side;

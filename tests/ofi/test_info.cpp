@@ -446,6 +446,51 @@ TEST(Info, a_node_and_a_service_are_an_address)
 	EXPECT_FALSE(get_info(wanted.get(), "no.such.node.invalid", "77", FI_NUMERICHOST, -FI_ENODATA));
 }
 
+// Names of this node for itself stand for an address of it.
+TEST(Info, loopback_is_this_node)
+{
+	const Side side;
+	const Info wanted = hints();
+
+	for (const char *node : {"127.0.0.1", "127.1.2.3"}) {
+		const Info target = get_info(wanted.get(), node, "77");
+
+		ASSERT_TRUE(target);
+		ASSERT_NE(target->dest_addr, nullptr);
+
+		std::string text = text_of(side.av.get(), target->src_addr);
+
+		/* The own endpoint has no number yet. */
+		EXPECT_EQ(text_of(side.av.get(), target->dest_addr), text.substr(0, text.rfind(':')) + ":77");
+
+		const Info source = get_info(wanted.get(), node, "77", FI_SOURCE);
+
+		ASSERT_TRUE(source);
+		EXPECT_EQ(source->dest_addr, nullptr);
+		EXPECT_EQ(text_of(side.av.get(), source->src_addr), text.substr(0, text.rfind(':')) + ":77");
+	}
+}
+
+// Hints may name a domain that is open.
+TEST(Info, a_domain_has_its_device)
+{
+	Side side;
+	const Info wanted = hints();
+	fid_domain other{};
+
+	wanted->domain_attr->domain = side.domain.get();
+
+	const Info found = get_info(wanted.get());
+
+	ASSERT_TRUE(found);
+	EXPECT_STREQ(found->domain_attr->name, side.info->domain_attr->name);
+	EXPECT_EQ(found->next, nullptr);
+	/* One of another provider. */
+	wanted->domain_attr->domain = &other;
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	wanted->domain_attr->domain = nullptr;
+}
+
 TEST(Info, a_service_alone_is_the_own_endpoint)
 {
 	Wish wish;

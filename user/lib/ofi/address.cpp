@@ -97,6 +97,24 @@ result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeri
 	return failure(ENODATA);
 }
 
+std::string raised(const char *name, std::size_t step)
+{
+	const std::string whole = name;
+	const std::size_t letters = whole.find_last_not_of("0123456789") + 1; // npos + 1 is 0
+	const std::string digits = whole.substr(letters);
+	std::uint64_t number = 0;
+	const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+
+	if (error != std::errc() || number + step < number)
+		return {};
+
+	std::string text = std::to_string(number + step);
+
+	if (digits.front() == '0' && text.size() < digits.size())
+		text.insert(0, digits.size() - text.size(), '0');
+	return whole.substr(0, letters) + text;
+}
+
 bool is_any(const ::ibrelk_addr &address) noexcept
 {
 	return std::all_of(
@@ -111,6 +129,13 @@ bool is_ipv4(const unsigned char gid[16]) noexcept
 bool is_link_local(const unsigned char gid[16]) noexcept
 {
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
+}
+
+bool is_loopback(const unsigned char gid[16]) noexcept
+{
+	constexpr unsigned char ipv6[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+
+	return std::memcmp(gid, ipv6, sizeof(ipv6)) == 0 || (is_ipv4(gid) && gid[12] == 127);
 }
 
 bool is_peer(const ::ibrelk_addr &address) noexcept

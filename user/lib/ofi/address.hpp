@@ -3,7 +3,9 @@
 // Nodes and services in libfabric's words, addresses in ours: a node is a GID, a service an endpoint number.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <ibrelk/ibrelk.hpp>
 
@@ -18,10 +20,16 @@ result<std::uint32_t> endpoint_of_service(const char *service) noexcept;
 /// ENODATA if it has none.
 result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept;
 
+/// A name with its last number raised by @p step: node7, node8; 10.1.0.9, 10.1.0.10 (no carry); 7, 8. As many
+/// digits as it had, if it began with a 0. Empty if there is no number to raise, or it becomes too large.
+std::string raised(const char *name, std::size_t step);
+
 bool is_any(const ::ibrelk_addr &address) noexcept;
 bool is_ipv4(const unsigned char gid[16]) noexcept;
 /// An IPv6 address that is of use on one link only.
 bool is_link_local(const unsigned char gid[16]) noexcept;
+/// An address of this node, whichever (127.0.0.1, ::1).
+bool is_loopback(const unsigned char gid[16]) noexcept;
 /// Whether a peer can have that address.
 bool is_peer(const ::ibrelk_addr &address) noexcept;
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "atomic.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "ep.hpp"
 #include "provider.hpp"
 
@@ -62,12 +65,6 @@ fi_msg_atomic described(const fi_ioc *operands, std::size_t count, fi_addr_t add
 		.data = 0};
 }
 
-// The kernel takes one buffer of each kind.
-std::size_t elements(const fi_ioc *buffers, std::size_t count) noexcept
-{
-	return count == 1 ? buffers->count : 0;
-}
-
 // Of all that an atomic has, there are as many elements. Who only reads needs no operand.
 ssize_t perform(fid_ep *ep, AtomicKind kind, const fi_msg_atomic &message, const fi_ioc *compares,
 	std::size_t compare_count, const fi_ioc *results, std::size_t result_count, std::uint64_t flags,
@@ -82,9 +79,15 @@ ssize_t perform(fid_ep *ep, AtomicKind kind, const fi_msg_atomic &message, const
 
 	const std::size_t count = message.rma_iov->count;
 
-	if ((!reads && elements(message.msg_iov, message.iov_count) != count) ||
-		(compares_too && elements(compares, compare_count) != count) ||
-		(fetches && elements(results, result_count) != count))
+	const Elements none;
+	const Elements operands = reads ? none : Elements{message.msg_iov, message.iov_count};
+	const Elements compared = compares_too ? Elements{compares, compare_count} : none;
+	const Elements before = fetches ? Elements{results, result_count} : none;
+
+	if (std::max({operands.pieces_count, compared.pieces_count, before.pieces_count}) > iov_limit)
+		return -FI_EINVAL;
+	if ((!reads && operands.count() != count) || (compares_too && compared.count() != count) ||
+		(fetches && before.count() != count))
 		return -FI_EINVAL;
 	return endpoint(ep).atomic({.kind = kind,
 		.type = message.datatype,
@@ -95,9 +98,9 @@ ssize_t perform(fid_ep *ep, AtomicKind kind, const fi_msg_atomic &message, const
 		.remote_key = message.rma_iov->key,
 		.context = message.context,
 		.flags = flags,
-		.operand = reads ? nullptr : message.msg_iov->addr,
-		.compare = compares_too ? compares->addr : nullptr,
-		.result = fetches ? results->addr : nullptr,
+		.operands = operands,
+		.compares = compared,
+		.results = before,
 		.injected = injected});
 }
 
@@ -111,7 +114,7 @@ ssize_t writemsg(fid_ep *ep, const fi_msg_atomic *message, std::uint64_t flags)
 ssize_t writev(fid_ep *ep, const fi_ioc *operands, void **, std::size_t count, fi_addr_t target,
 	std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void *context)
 {
-	const fi_rma_ioc place{.addr = address, .count = elements(operands, count), .key = key};
+	const fi_rma_ioc place{.addr = address, .count = Elements{operands, count}.count(), .key = key};
 	const fi_msg_atomic message = described(operands, count, target, &place, type, op, context);
 
 	return writemsg(ep, &message, usual_flags(ep));
@@ -147,7 +150,7 @@ ssize_t readwritev(fid_ep *ep, const fi_ioc *operands, void **, std::size_t coun
 	std::size_t result_count, fi_addr_t target, std::uint64_t address, std::uint64_t key,
 	fi_datatype type, fi_op op, void *context)
 {
-	const fi_rma_ioc place{.addr = address, .count = elements(results, result_count), .key = key};
+	const fi_rma_ioc place{.addr = address, .count = Elements{results, result_count}.count(), .key = key};
 	const fi_msg_atomic message = described(operands, count, target, &place, type, op, context);
 
 	return readwritemsg(ep, &message, results, nullptr, result_count, usual_flags(ep));
@@ -176,7 +179,7 @@ ssize_t compwritev(fid_ep *ep, const fi_ioc *operands, void **, std::size_t coun
 	void **, std::size_t compare_count, fi_ioc *results, void **, std::size_t result_count,
 	fi_addr_t target, std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void *context)
 {
-	const fi_rma_ioc place{.addr = address, .count = elements(results, result_count), .key = key};
+	const fi_rma_ioc place{.addr = address, .count = Elements{results, result_count}.count(), .key = key};
 	const fi_msg_atomic message = described(operands, count, target, &place, type, op, context);
 
 	return compwritemsg(ep, &message, compares, nullptr, compare_count, results, nullptr, result_count,
@@ -208,6 +211,40 @@ int valid(fid_ep *, fi_datatype type, fi_op op, std::size_t *count)
 }
 
 } // namespace
+
+std::size_t Elements::count() const noexcept
+{
+	std::size_t sum = 0;
+
+	for (std::size_t i = 0; i < pieces_count; i++) {
+		if (pieces[i].count > IBRELK_ATOMIC_BYTES)
+			return pieces[i].count;
+		sum += pieces[i].count;
+	}
+	return sum;
+}
+
+void Elements::gather(std::byte *into, std::size_t element_bytes) const noexcept
+{
+	for (std::size_t i = 0; i < pieces_count; i++) {
+		const std::size_t bytes = pieces[i].count * element_bytes;
+
+		if (bytes)
+			std::memcpy(into, pieces[i].addr, bytes);
+		into += bytes;
+	}
+}
+
+void Elements::scatter(const std::byte *from, std::size_t element_bytes) const noexcept
+{
+	for (std::size_t i = 0; i < pieces_count; i++) {
+		const std::size_t bytes = pieces[i].count * element_bytes;
+
+		if (bytes)
+			std::memcpy(pieces[i].addr, from, bytes);
+		from += bytes;
+	}
+}
 
 int limits_of(AtomicKind kind, fi_datatype type, fi_op op, fi_atomic_attr &limits) noexcept
 {

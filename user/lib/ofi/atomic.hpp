@@ -16,6 +16,23 @@ extern fi_ops_atomic atomic_ops;
 /// What comes back, and what goes there for it: nothing; what was there before; the same, and a comparison.
 enum class AtomicKind : std::uint8_t { base, fetch, compare };
 
+/// The buffers of one kind, which an atomic takes for one that is cut into pieces.
+struct Elements {
+	const fi_ioc *pieces = nullptr;
+	std::size_t pieces_count = 0;
+
+	/// Elements of all pieces; what is too many for any atomic is some such number.
+	[[nodiscard]] std::size_t count() const noexcept;
+	/// Where they are if they are in one piece, else nullptr.
+	[[nodiscard]] void *whole() const noexcept
+	{
+		return pieces_count == 1 ? pieces->addr : nullptr;
+	}
+	/// Moves what they are, or become, from or to one piece of memory.
+	void gather(std::byte *into, std::size_t element_bytes) const noexcept;
+	void scatter(const std::byte *from, std::size_t element_bytes) const noexcept;
+};
+
 /// An atomic as an operation has it; members that an operation does not have stay as they are here.
 struct Atomic {
 	AtomicKind kind;
@@ -27,9 +44,9 @@ struct Atomic {
 	std::uint64_t remote_key;
 	void *context;
 	std::uint64_t flags;
-	const void *operand = nullptr;
-	const void *compare = nullptr;
-	void *result = nullptr;
+	Elements operands;
+	Elements compares;
+	Elements results;
 	bool injected = false;
 };
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "address.hpp"
 #include "ep.hpp"
@@ -34,7 +36,7 @@ fi_ops_av AddressVector::av_ops = {
 	.size = sizeof(fi_ops_av),
 	.insert = AddressVector::insert,
 	.insertsvc = AddressVector::insertsvc,
-	.insertsym = unsupported,
+	.insertsym = AddressVector::insertsym,
 	.remove = AddressVector::remove,
 	.lookup = AddressVector::lookup,
 	.straddr = AddressVector::straddr,
@@ -210,6 +212,37 @@ int AddressVector::insertsvc(fid_av *av, const char *node, const char *service, 
 		return -address.error();
 	}
 	return insert(av, &*address, 1, index, flags, context);
+}
+
+// Nodes that are numbered, and services of each of them that are.
+int AddressVector::insertsym(fid_av *any, const char *node, std::size_t nodes, const char *service,
+	std::size_t services, fi_addr_t *indices, std::uint64_t flags, void *context)
+{
+	if (!node || !service)
+		return -FI_EINVAL;
+	if (indices)
+		std::fill_n(indices, nodes * services, FI_ADDR_NOTAVAIL);
+	return guarded([&] {
+		std::vector<::ibrelk_addr> addresses;
+
+		for (std::size_t i = 0; i < nodes; i++) {
+			const std::string one = i ? raised(node, i) : node;
+
+			for (std::size_t j = 0; j < services; j++) {
+				const std::string number = j ? raised(service, j) : service;
+
+				if (one.empty() || number.empty())
+					return -FI_EINVAL;
+
+				const auto address = resolve(one.c_str(), number.c_str(), false);
+
+				if (!address)
+					return -address.error();
+				addresses.push_back(*address);
+			}
+		}
+		return insert(any, addresses.data(), addresses.size(), indices, flags, context);
+	});
 }
 
 int AddressVector::remove(fid_av *any, fi_addr_t *indices, std::size_t count, std::uint64_t flags)

@@ -49,6 +49,8 @@ private:
 		std::uint64_t flags, void *context);
 	static int insertsvc(fid_av *av, const char *node, const char *service, fi_addr_t *index,
 		std::uint64_t flags, void *context);
+	static int insertsym(fid_av *av, const char *node, std::size_t nodes, const char *service,
+		std::size_t services, fi_addr_t *indices, std::uint64_t flags, void *context);
 	static int remove(fid_av *av, fi_addr_t *indices, std::size_t count, std::uint64_t flags);
 	static int lookup(fid_av *av, fi_addr_t index, void *address, std::size_t *length);
 	static const char *straddr(fid_av *av, const void *address, char *text, std::size_t *length);

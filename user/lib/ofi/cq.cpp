@@ -113,6 +113,8 @@ int CompletionQueue::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **cq, voi
 	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND ||
 		attr->wait_obj == FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
+	if (attr->format < FI_CQ_FORMAT_UNSPEC || attr->format > FI_CQ_FORMAT_TAGGED)
+		return -FI_EINVAL;
 	return guarded([&] {
 		const auto made = make(static_cast<Domain &>(*domain), *attr, context, false);
 
@@ -239,6 +241,8 @@ void CompletionQueue::handle_operation(const Completion &completion, Operation &
 		const bool failed = completion.status != 0;
 		Entry entry;
 
+		if (operation.fetched && !failed)
+			operation.fetched->scatter();
 		if (completion.opcode == IBRELK_OP_CLAIM && !failed)
 			claimed(completion, operation);
 		describe(completion, operation, entry);

@@ -48,8 +48,11 @@ fi_ops_mr Domain::mr_ops = {
 	.regattr = MemoryRegion::regattr,
 };
 
-Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, void *context) noexcept :
-	fid_domain{}, fabric_(fabric.users()), device_(std::move(device)), query_(query), shares_(shares)
+Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
+	void *context) noexcept :
+	fid_domain{},
+	fabric_(fabric.users()), device_(std::move(device)), query_(query), shares_(shares),
+	name_(std::move(name))
 {
 	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
 	ops = &domain_ops;
@@ -75,13 +78,14 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *c
 		return -query.error();
 
 	const bool shares = info->domain_attr && shares_memory(info->domain_attr->mr_mode);
-	auto *made = new (std::nothrow)
-		Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, shares, context);
+	return guarded([&] {
+		std::string name =
+			info->domain_attr && info->domain_attr->name ? info->domain_attr->name : "";
 
-	if (!made)
-		return -FI_ENOMEM;
-	*domain = made;
-	return 0;
+		*domain = new Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, shares,
+			std::move(name), context);
+		return 0;
+	});
 }
 
 int Domain::open_with_flags(

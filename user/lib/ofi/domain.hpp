@@ -4,6 +4,8 @@
 // regions.
 #pragma once
 
+#include <string>
+
 #include <rdma/fi_domain.h>
 
 #include <ibrelk/ibrelk.hpp>
@@ -29,6 +31,16 @@ public:
 	{
 		return query_;
 	}
+	/// The domain, if it is one of this provider's: hints may name one of another.
+	static const Domain *of(const fid_domain *any) noexcept
+	{
+		return any->fid.ops == &fid_ops ? static_cast<const Domain *>(any) : nullptr;
+	}
+	/// The device that it was opened for; empty: none in particular.
+	[[nodiscard]] const std::string &name() const noexcept
+	{
+		return name_;
+	}
 	/// Whether its memory may be registered for others.
 	[[nodiscard]] bool shares() const noexcept
 	{
@@ -40,7 +52,8 @@ public:
 	}
 
 private:
-	Domain(Fabric &fabric, Device device, const Query &query, bool shares, void *context) noexcept;
+	Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
+		void *context) noexcept;
 	static int close(Fid *any);
 	static int bind(Fid *any, Fid *other, std::uint64_t flags);
 	static int control(Fid *any, int command, void *argument);
@@ -54,6 +67,7 @@ private:
 	Device device_;
 	Query query_;
 	const bool shares_;
+	const std::string name_;
 	Use events_use_;
 	Users users_;
 };

@@ -79,6 +79,16 @@ void *&claim_word(void *context) noexcept
 	return static_cast<fi_context *>(context)->internal[0];
 }
 
+// For the log.
+std::array<char, IBRELK_ADDRESS_TEXT_MAX> text_of(const Address &address) noexcept
+{
+	std::array<char, IBRELK_ADDRESS_TEXT_MAX> text{};
+
+	if (!address.to_text(text))
+		std::strcpy(text.data(), "an address");
+	return text;
+}
+
 } // namespace
 
 std::uint64_t length_of(const iovec *pieces, std::size_t count) noexcept
@@ -245,17 +255,14 @@ int Endpoint::bind_queue(CompletionQueue &queue, std::uint64_t flags)
 	return 0;
 }
 
-// What others read and write here is counted only where there is FI_RMA_EVENT.
+// What others read and write here is counted only where there is FI_RMA_EVENT, which nobody was given; a
+// counter for that is taken all the same, as libfabric's own providers do, and stays as it is.
 int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 {
 	const std::pair<std::uint64_t, Count *> kinds[] = {{FI_SEND, &tx_.messages}, {FI_RECV, &rx_.messages},
 		{FI_READ, &tx_.reads}, {FI_WRITE, &tx_.writes}};
 
-	// What others do to this end's memory is counted with FI_RMA_EVENT only, which nobody was given.
-	// Where there is none, it counts as it should.
-	const std::uint64_t remote = caps_ & memory_caps ? 0 : FI_REMOTE_READ | FI_REMOTE_WRITE;
-
-	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | remote))
+	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))
 		return -FI_EBADFLAGS;
 	if (!flags)
 		return -FI_EINVAL;
@@ -380,6 +387,7 @@ int Endpoint::enable()
 	close_rx.dismiss();
 	kernel_.emplace(std::move(*made));
 	local_ = kernel_->address().raw();
+	FI_INFO(&provider, FI_LOG_EP_CTRL, "endpoint at %s\n", text_of(kernel_->address()).data());
 	number_.store(local_.endpoint, std::memory_order_release);
 	return 0;
 }
@@ -587,7 +595,7 @@ ssize_t Endpoint::post(const Message &message, Way &way, Command command, Operat
 		!message.injected && !way.own && (!way.selective || (message.flags & FI_COMPLETION));
 	operation.silent = message.injected;
 
-	Operation *kept = way.queue->operations().take(operation);
+	Operation *kept = way.queue->operations().take(std::move(operation));
 
 	if (!kept)
 		return -FI_EAGAIN;
@@ -786,7 +794,7 @@ ssize_t Endpoint::atomic(const Atomic &atomic)
 		return -FI_EBADFLAGS;
 	if (const int error = limits_of(atomic.kind, atomic.type, atomic.op, limits))
 		return error;
-	if (fetches && !atomic.result)
+	if (fetches && atomic.results.pieces_count == 1 && !atomic.results.whole())
 		return -FI_EINVAL;
 	if (atomic.count > limits.count)
 		return -FI_EMSGSIZE;
@@ -802,9 +810,34 @@ ssize_t Endpoint::atomic(const Atomic &atomic)
 		.context = atomic.context,
 		.flags = atomic.flags,
 		.injected = atomic.injected};
+	// What goes there is read now, and may be put together here.
+	std::array<std::byte, IBRELK_ATOMIC_BYTES> operand{};
+	std::array<std::byte, IBRELK_ATOMIC_BYTES> compare{};
+	const auto in_one_piece = [&](const Elements &elements, std::byte *room) -> const void * {
+		if (elements.pieces_count <= 1)
+			return elements.whole();
+		elements.gather(room, limits.size);
+		return room;
+	};
+	void *result = atomic.results.whole();
+
+	if (atomic.results.pieces_count > 1) {
+		const int error = guarded([&] {
+			operation.fetched = std::make_unique<Fetched>(Fetched{.bytes = {},
+				.pieces = {atomic.results.pieces,
+					atomic.results.pieces + atomic.results.pieces_count},
+				.element_bytes = limits.size});
+			return 0;
+		});
+
+		if (error)
+			return error;
+		result = operation.fetched->bytes.data();
+	}
+
 	const Command command = ibrelk_command_atomic(*to, kernel_atomic(atomic.type, atomic.op),
-		atomic.operand, atomic.compare, atomic.result, atomic.count * limits.size, atomic.remote_addr,
-		atomic.remote_key, 0);
+		in_one_piece(atomic.operands, operand.data()), in_one_piece(atomic.compares, compare.data()),
+		result, atomic.count * limits.size, atomic.remote_addr, atomic.remote_key, 0);
 
 	operation.kind = Operation::Kind::send;
 	operation.length = command.length;
@@ -927,11 +960,9 @@ void Endpoint::injection_failed(Peer peer, int status)
 	}
 
 	const auto address = kernel_->peer_query(peer);
-	std::array<char, IBRELK_ADDRESS_TEXT_MAX> text{};
 
-	if (!address || !address->to_text(text))
-		std::strcpy(text.data(), "a peer");
-	FI_WARN(&provider, FI_LOG_EP_DATA, "what was injected to %s is lost: %s\n", text.data(),
+	FI_WARN(&provider, FI_LOG_EP_DATA, "what was injected to %s is lost: %s\n",
+		address ? text_of(*address).data() : "a peer",
 		ibrelk_error_text(IBRELK_CALL_COMPLETION, status));
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "address.hpp"
+#include "domain.hpp"
 #include "provider.hpp"
 #include "support.hpp"
 
@@ -376,11 +377,21 @@ result<Ends> ends_of(const char *node, const char *service, std::uint64_t flags,
 // One for each device unless a certain address is asked for, and that of the target's family first.
 bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std::vector<std::string> &seen)
 {
-	if (hints && hints->domain_attr && !same_name(hints->domain_attr->name, port.device.c_str()))
+	const fi_domain_attr *domain = hints ? hints->domain_attr : nullptr;
+
+	if (domain && !same_name(domain->name, port.device.c_str()))
 		return false;
-	if (!is_any(ends.source))
+	if (domain && domain->domain) {
+		const Domain *opened = Domain::of(domain->domain);
+
+		if (!opened || !same_name(opened->name().c_str(), port.device.c_str()))
+			return false;
+	}
+	// Any port is of this node.
+	if (!is_any(ends.source) && !is_loopback(ends.source.gid))
 		return std::memcmp(port.address.gid, ends.source.gid, sizeof(port.address.gid)) == 0;
-	if (ends.has_target && is_ipv4(port.address.gid) != is_ipv4(ends.target.gid))
+	if (ends.has_target && !is_loopback(ends.target.gid) &&
+		is_ipv4(port.address.gid) != is_ipv4(ends.target.gid))
 		return false;
 	return std::find(seen.begin(), seen.end(), port.device) == seen.end();
 }
@@ -407,8 +418,12 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 		FI_INFO(&provider, FI_LOG_CORE, "%s\n", ibrelk_error_text(IBRELK_CALL_OPEN, offered.error()));
 		return -FI_ENODATA;
 	}
-	if (hints && !hints_fit(*hints, caps, offered->query))
+	if (offered->ports.empty())
+		FI_INFO(&provider, FI_LOG_CORE, "no port can be used: see ibrelk show ports\n");
+	if (hints && !hints_fit(*hints, caps, offered->query)) {
+		FI_INFO(&provider, FI_LOG_CORE, "the hints ask for more than there is\n");
 		return -FI_ENODATA;
+	}
 
 	const auto ends = ends_of(node, service, flags, hints);
 
@@ -427,8 +442,13 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 
 		Info made = info_for(port, offered->query, hints, caps, version);
 
-		if (ends->has_target)
-			set_address(made->dest_addr, made->dest_addrlen, ends->target);
+		if (ends->has_target) {
+			::ibrelk_addr target = ends->target;
+
+			if (is_loopback(target.gid))
+				std::memcpy(target.gid, port.address.gid, sizeof(target.gid));
+			set_address(made->dest_addr, made->dest_addrlen, target);
+		}
 		if (last) {
 			last->next = made.release();
 			last = last->next;

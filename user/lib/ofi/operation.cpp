@@ -2,6 +2,7 @@
 #include "operation.hpp"
 
 #include <new>
+#include <utility>
 
 namespace ibrelk::ofi
 {
@@ -22,7 +23,7 @@ bool OperationPool::grow() noexcept
 	return true;
 }
 
-Operation *OperationPool::take(const Operation &wanted) noexcept
+Operation *OperationPool::take(Operation &&wanted) noexcept
 {
 	const std::lock_guard guard(lock_);
 
@@ -32,7 +33,7 @@ Operation *OperationPool::take(const Operation &wanted) noexcept
 	Operation *operation = free_;
 
 	free_ = operation->next;
-	*operation = wanted;
+	*operation = std::move(wanted);
 	return operation;
 }
 
@@ -42,6 +43,7 @@ void OperationPool::give_back(Operation &operation) noexcept
 
 	operation.kind = Operation::Kind::none;
 	operation.endpoint = nullptr;
+	operation.fetched.reset();
 	operation.next = free_;
 	free_ = &operation;
 }

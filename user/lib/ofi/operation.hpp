@@ -12,11 +12,27 @@
 #include <mutex>
 #include <vector>
 
+#include <ibrelk/uapi.h>
+
+#include "atomic.hpp"
+
 namespace ibrelk::ofi
 {
 
 class Counter;
 class Endpoint;
+
+/// What a fetching atomic brings for a buffer that is cut into pieces: the kernel knows of one piece only.
+struct Fetched {
+	std::array<std::byte, IBRELK_ATOMIC_BYTES> bytes;
+	std::vector<fi_ioc> pieces;
+	std::size_t element_bytes;
+
+	void scatter() const noexcept
+	{
+		Elements{pieces.data(), pieces.size()}.scatter(bytes.data(), element_bytes);
+	}
+};
 
 struct Operation {
 	enum class Kind : std::uint8_t { none, send, receive, peek }; // a read or write is like a send
@@ -27,6 +43,7 @@ struct Operation {
 	std::byte *buffer = nullptr;
 	std::uint64_t length = 0; // of the buffer
 	std::uint64_t flags = 0;  // of the completion: FI_SEND, FI_TAGGED, FI_RMA ...
+	std::unique_ptr<Fetched> fetched;
 	Operation *next = nullptr;
 	Kind kind = Kind::none;
 	bool reported = false; // when it has succeeded
@@ -61,7 +78,7 @@ class OperationPool
 public:
 	/// One that nobody uses, and that is like this from now on; nullptr if there are too many, or no
 	/// memory.
-	Operation *take(const Operation &wanted) noexcept;
+	Operation *take(Operation &&wanted) noexcept;
 	void give_back(Operation &operation) noexcept;
 	/// Nobody wants to know what becomes of the operations of an endpoint.
 	void orphan(const Endpoint &endpoint) noexcept;
