@@ -665,6 +665,9 @@ void ibr_recv_exit(void);
 
 /**
  * ibr_transfer_start() - RTS and receive have met
+ * @flow: on which the RTS came
+ * @message: the RTS
+ * @recv: the receive
  *
  * Takes @recv over in any case. A put has no receive that its user has paid for, and so keeps its header meanwhile.
  * Context: path->lock held. Return: the header is returned by the transfer, when it is over

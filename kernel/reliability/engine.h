@@ -30,6 +30,8 @@ static inline bool rel_send_fits(const struct rel_conn *conn)
 
 /**
  * rel_send_waits() - it begins to wait for the peer, unless it does for what was lost, and the peer has said nothing since
+ * @conn: the connection
+ * @now: time, ns
  *
  * (What is lost is counted in packets. Its owner may need fewer to send it again, so that it seems to wait for ever.)
  */

@@ -348,6 +348,7 @@ void ibr_qp_get(struct ibr_qp *qp);
 void ibr_qp_put(struct ibr_qp *qp);
 /**
  * ibr_qp_drain() - have everything delivered that is in a receive queue by now
+ * @qp: queue pair
  *
  * Returns at once if the queue pair is stopped: then nothing of it is delivered any more. Context: process, may sleep.
  */

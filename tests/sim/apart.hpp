@@ -27,9 +27,9 @@ struct Outcome {
 // @body is done with @config in force; it fails by sim_fail().
 Outcome apart(const struct sim_config &config, bool tracing, const std::function<void()> &body);
 
-// Called first in main(): each process of its own has all its memory to touch anew, and page faults by the small
-// page were two thirds of the time of a run. The C library takes this from its environment only, when it
-// starts; so the program is started once more. @argv: what main() was given.
+// Called first in main(): each process of its own has all its memory to touch anew, and page faults by the
+// small page were two thirds of the time of a run. The C library takes this from its environment only, when
+// it starts; so the program is started once more. @argv: what main() was given.
 void use_huge_pages(char **argv);
 
 } // namespace sim

@@ -15,7 +15,8 @@
 namespace
 {
 
-// Of a run: more is no run but a storm. (Of who asks for something each microsecond, for seconds, it has four million.)
+// Of a run: more is no run but a storm. (Of who asks for something each microsecond, for seconds, it has four
+// million.)
 constexpr u64 events_max = 10'000'000;
 constexpr std::size_t depth_max = 4;
 
