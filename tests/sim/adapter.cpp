@@ -98,7 +98,8 @@ std::vector<u32> free_numbers[SIM_NODES_MAX];
 std::unordered_map<const void *, Packet> received;
 std::deque<Packet> memory; // of the wire, for replays
 u64 next_key = 1, next_packet = 1;
-std::map<u64, ib_cq *> queues; // by number
+std::map<u64, ib_cq *> queues;  // by number
+std::map<u64, u32> late_events; // of them, which are still to come
 u64 next_queue = 1;
 std::map<const scatterlist *, std::vector<unsigned char>> copies; // of memory that is mapped
 u32 next_number = 17;
@@ -146,8 +147,11 @@ void cq_push(ib_cq *cq, const ib_wc &wc)
 		cq_event(cq);
 		return;
 	}
-	later(sim_below(stream, sim_config.late_events_us * 1000 + 1), sim_node(),
-		[number = cq->number] { cq_event_of(number); });
+	late_events[cq->number]++;
+	later(sim_below(stream, sim_config.late_events_us * 1000 + 1), sim_node(), [number = cq->number] {
+		late_events[number]--;
+		cq_event_of(number);
+	});
 }
 
 ib_wc wc_of(u64 id, ib_wc_status status, u32 bytes = 0, ib_wc_opcode opcode = IB_WC_RECV, u32 immediate = 0)
@@ -922,6 +926,11 @@ void rdma_destroy_ah(ib_ah *ah, int)
 }
 
 // ---- the checker of packets: see witness.c ------------------------------------------------------
+
+extern "C" bool sim_event_to_come(const ib_cq *cq)
+{
+	return late_events[cq->number];
+}
 
 namespace
 {
