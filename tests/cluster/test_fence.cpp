@@ -385,7 +385,7 @@ TEST_F(Fence, a_key_in_use_again_is_no_good_without_its_address)
 }
 
 // The test of this test: with key and address, what follows a write in the same way does its harm. Not
-// always: a node that its host stops for as long as a message takes (0.1 s) lets all writes go at once when
+// always: a node that its host stops for as long as a message takes (0.4 s) lets all writes go at once when
 // it goes on, and what follows them comes after their end.
 TEST_F(Fence, what_has_key_and_address_does_get_in)
 {
@@ -395,12 +395,12 @@ TEST_F(Fence, what_has_key_and_address_does_get_in)
 	connect(mode);
 	auto receiver = start_receiver(mode, messages);
 
-	lab().set_fault(1, "rate 20mbit");
+	lab().set_fault(1, "rate 5mbit");
 	EXPECT_GE(shadowed("damage", mode, messages, message_bytes), messages * recorded);
 
 	const Fate fate = fate_of(receiver, messages);
 
-	EXPECT_GT(fate.wrong, 0) << receiver.output();
+	EXPECT_GE(fate.wrong, messages / 2) << receiver.output();
 	EXPECT_EQ(fate.changed, 0) << receiver.output();
 }
 
@@ -418,7 +418,7 @@ TEST_F(Fence, a_buffer_used_too_early_is_seen_on_the_wire)
 	lab().set_fault(1, "rate 20mbit");
 	send(mode, messages, 0, message_bytes, "--hasty");
 	EXPECT_GT(number_of(stop(watcher), "spoiled"), 0);
-	EXPECT_GT(fate_of(receiver, messages).wrong, 0) << receiver.output();
+	EXPECT_EQ(fate_of(receiver, messages).wrong, messages) << receiver.output();
 }
 
 TEST_F(Fence, writes_replayed_after_their_queue_pair)

@@ -282,7 +282,8 @@ protected:
 	static long memory_kib(int node)
 	{
 		return std::stol(lab().run_ok(node,
-			"awk '/^MemTotal:/ { sum += $2 } /^(MemFree|Buffers|Cached|SReclaimable):/ { sum -= "
+			"awk '/^(MemTotal|Shmem):/ { sum += $2 } /^(MemFree|Buffers|Cached|SReclaimable):/ { "
+			"sum -= "
 			"$2 } END { print sum }' /proc/meminfo"));
 	}
 

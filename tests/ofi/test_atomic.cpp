@@ -502,6 +502,15 @@ TEST_F(Atomic, of_what_is_wrong)
 		-FI_EINVAL);
 	EXPECT_EQ(fi_fetch_atomicmsg(ep(), &message, &other, nullptr, 1, 0), -FI_EINVAL);
 	EXPECT_EQ(fi_fetch_atomicmsg(ep(), &message, two, nullptr, 2, 0), -FI_EINVAL);
+	fi_ioc nowhere[] = {{.addr = buffer.data(), .count = 1}, {.addr = nullptr, .count = 1}};
+
+	EXPECT_EQ(fi_atomicv(ep(), nowhere, nullptr, 2, pair.to_b, place(), key, FI_UINT64, FI_SUM, nullptr),
+		-FI_EINVAL);
+	places[0].count = 2;
+	message.msg_iov = &other;
+	EXPECT_EQ(fi_fetch_atomicmsg(ep(), &message, nowhere, nullptr, 2, 0), -FI_EINVAL);
+	places[0].count = 1;
+	message.msg_iov = two;
 	for (const std::uint64_t flag : {FI_TAGGED, FI_FENCE, FI_REMOTE_CQ_DATA})
 		EXPECT_EQ(fi_atomicmsg(ep(), &message, flag), -FI_EBADFLAGS);
 	message.rma_iov_count = 2;

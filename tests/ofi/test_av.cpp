@@ -148,11 +148,16 @@ TEST(Av, by_nodes_and_services_in_a_row)
 		fi_av_straddr(side.av.get(), found.data(), text.data(), &letters);
 		EXPECT_STREQ(text.data(), texts[i]);
 	}
-	/* There is no 10.1.0.256, nothing to count in a name without a number, and no such service. */
-	EXPECT_LT(fi_av_insertsym(side.av.get(), "10.1.0.255", 2, "77", 1, indices.data(), 0, nullptr), 0);
+	/* There is nothing after the last, nothing to count in a name without a number, and no such service.
+	 */
+	EXPECT_LT(
+		fi_av_insertsym(side.av.get(), "255.255.255.255", 2, "77", 1, indices.data(), 0, nullptr), 0);
 	EXPECT_EQ(indices[0], FI_ADDR_NOTAVAIL);
 	EXPECT_EQ(fi_av_insertsym(side.av.get(), "localhost", 2, "77", 1, nullptr, 0, nullptr), -FI_EINVAL);
 	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", 1, nullptr, 1, nullptr, 0, nullptr), -FI_EINVAL);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", SIZE_MAX, "77", 2, nullptr, 0, nullptr),
+		-FI_EINVAL);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", SIZE_MAX, "77", 0, nullptr, 0, nullptr), 0);
 	EXPECT_EQ(fi_av_insertsym(side.av.get(), "10.1.0.9", 0, "77", 1, nullptr, 0, nullptr), 0);
 }
 

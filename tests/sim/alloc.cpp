@@ -40,7 +40,8 @@ u64 live_count;
 u64 live_bytes[SIM_NODES_MAX];
 
 // Whole pages are the buffers of queue pairs, most of which no packet reaches before the run is over. They
-// are taken from here, where what was never used is zero and costs nothing before it is touched.
+// are taken from here, where what was never used is zero, and costs little before it is touched: its header
+// is, and with that a huge page.
 class Pages
 {
 public:

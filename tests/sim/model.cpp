@@ -123,7 +123,7 @@ bool older_arrived(const Send &send)
 			other.order >= send.order || other.taken;
 	}) && std::all_of(apps.puts.begin(), apps.puts.end(), [&](const auto &entry) {
 		const Put &put = *entry.second;
-		return put.from != send.from || put.to.handle != send.to.handle || !put.status;
+		return put.from != send.from || put.to.handle != send.to.handle || !put.status || put.wrong;
 	});
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What of the libfabric provider needs neither libfabric nor a kernel: which job a process belongs to, and
-// names that are numbered.
+// What of the libfabric provider needs neither libfabric nor a kernel: which job a process belongs to, names
+// that are numbered, and operations that are under way.
 #include "ofi/address.hpp"
 #include "ofi/job.hpp"
+#include "ofi/operation.hpp"
 #include "ofi/provider.hpp"
 
 #include <algorithm>
@@ -106,6 +107,37 @@ TEST_F(Job, is_what_its_launcher_says)
 	EXPECT_EQ(spawned, mpirun);
 }
 
+// The kernel may still write there when the queue of a fetching atomic is gone.
+TEST(Operations, what_is_fetched_stays_until_it_has_come)
+{
+	static Fetched *under_way; // so that the memory is not lost, but left behind
+	bool over = false;
+
+	{
+		OperationPool pool;
+		Operation operation;
+
+		operation.kind = Operation::Kind::send;
+		operation.fetched = std::make_unique<Fetched>();
+		under_way = operation.fetched.get();
+		ASSERT_NE(pool.take(std::move(operation)), nullptr);
+
+		Operation other;
+
+		other.fetched = std::make_unique<Fetched>();
+
+		Operation *complete = pool.take(std::move(other));
+
+		ASSERT_NE(complete, nullptr);
+		pool.give_back(*complete);
+		over = !complete->fetched;
+	}
+	EXPECT_TRUE(over);
+	/* The address sanitizer knows whether it is still there. */
+	under_way->bytes.fill(std::byte{1});
+	EXPECT_EQ(under_way->bytes.back(), std::byte{1});
+}
+
 TEST(Raised, is_the_last_number)
 {
 	EXPECT_EQ(raised("node7", 1), "node8");
@@ -113,7 +145,6 @@ TEST(Raised, is_the_last_number)
 	EXPECT_EQ(raised("node009", 1), "node010");
 	EXPECT_EQ(raised("node099", 2), "node101");
 	EXPECT_EQ(raised("rack2-node7", 3), "rack2-node10");
-	EXPECT_EQ(raised("10.1.0.9", 1), "10.1.0.10");
 	EXPECT_EQ(raised("77", 23), "100");
 	EXPECT_EQ(raised("7", 0), "7");
 	EXPECT_EQ(raised("node", 1), "");
@@ -121,6 +152,30 @@ TEST(Raised, is_the_last_number)
 	EXPECT_EQ(raised("", 1), "");
 	EXPECT_EQ(raised("node18446744073709551615", 1), "");
 	EXPECT_EQ(raised("node18446744073709551616", 1), "");
+}
+
+TEST(Nodes, are_counted_on)
+{
+	const struct {
+		const char *node;
+		std::size_t nth;
+		const char *found;
+	} nodes[] = {{"10.1.0.9", 0, "10.1.0.9"}, {"10.1.0.9", 1, "10.1.0.10"}, {"10.1.0.255", 1, "10.1.1.0"},
+		{"10.1.255.250", 300, "10.2.1.38"}, {"0.0.0.0", 0xffffffff, "255.255.255.255"},
+		{"fd00::9", 1, "fd00::a"}, {"fd00::1a", 0x10000, "fd00::1:1a"},
+		{"fd00::ffff:ffff:ffff:ffff", 1, "fd00:0:0:1::"}};
+
+	for (const auto &[node, nth, found] : nodes) {
+		const auto address = resolve_nth(node, nth);
+		const auto same = resolve(found, nullptr, true);
+
+		ASSERT_TRUE(address) << node;
+		ASSERT_TRUE(same) << found;
+		EXPECT_TRUE(std::equal(std::begin(address->gid), std::end(address->gid), same->gid)) << node;
+	}
+	for (const auto &[node, nth] : {std::pair{"255.255.255.255", std::size_t{1}}, {"10.1.0.9", SIZE_MAX},
+		     {"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 1}, {"localhost", 1}})
+		EXPECT_EQ(resolve_nth(node, nth).error(), EINVAL) << node;
 }
 
 TEST(Loopback, is_any_name_of_a_node_for_itself)

@@ -115,6 +115,33 @@ std::string raised(const char *name, std::size_t step)
 	return whole.substr(0, letters) + text;
 }
 
+result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth)
+{
+	auto address = resolve(node, nullptr, true);
+
+	if (!address) {
+		const std::string name = nth ? raised(node, nth) : node;
+
+		if (name.empty())
+			return failure(EINVAL);
+		return resolve(name.c_str(), nullptr, false);
+	}
+
+	const std::size_t first = is_ipv4(address->gid) ? 12 : 0;
+	unsigned carry = 0;
+
+	for (std::size_t byte = 16; nth || carry; nth >>= 8) {
+		if (byte-- == first)
+			return failure(EINVAL);
+
+		const unsigned sum = address->gid[byte] + static_cast<unsigned>(nth & 0xff) + carry;
+
+		address->gid[byte] = static_cast<unsigned char>(sum);
+		carry = sum >> 8;
+	}
+	return address;
+}
+
 bool is_any(const ::ibrelk_addr &address) noexcept
 {
 	return std::all_of(

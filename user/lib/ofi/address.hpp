@@ -20,9 +20,13 @@ result<std::uint32_t> endpoint_of_service(const char *service) noexcept;
 /// ENODATA if it has none.
 result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept;
 
-/// A name with its last number raised by @p step: node7, node8; 10.1.0.9, 10.1.0.10 (no carry); 7, 8. As many
-/// digits as it had, if it began with a 0. Empty if there is no number to raise, or it becomes too large.
+/// A name with the number at its end raised by @p step: node7, node8. As many digits as it had, if it began
+/// with a 0. Empty if there is no number to raise, or it becomes too large.
 std::string raised(const char *name, std::size_t step);
+
+/// The node that is @p nth after this one: addresses are counted on, IPv4's within IPv4, names by the number
+/// at their end. EINVAL if there is none, ENODATA as above.
+result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth);
 
 bool is_any(const ::ibrelk_addr &address) noexcept;
 bool is_ipv4(const unsigned char gid[16]) noexcept;

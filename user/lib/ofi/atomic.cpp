@@ -89,6 +89,8 @@ ssize_t perform(fid_ep *ep, AtomicKind kind, const fi_msg_atomic &message, const
 	if ((!reads && operands.count() != count) || (compares_too && compared.count() != count) ||
 		(fetches && before.count() != count))
 		return -FI_EINVAL;
+	if (!operands.exists() || !compared.exists() || !before.exists())
+		return -FI_EINVAL;
 	return endpoint(ep).atomic({.kind = kind,
 		.type = message.datatype,
 		.op = message.op,
@@ -222,6 +224,12 @@ std::size_t Elements::count() const noexcept
 		sum += pieces[i].count;
 	}
 	return sum;
+}
+
+bool Elements::exists() const noexcept
+{
+	return std::all_of(pieces, pieces + pieces_count,
+		[](const fi_ioc &piece) { return piece.addr || !piece.count; });
 }
 
 void Elements::gather(std::byte *into, std::size_t element_bytes) const noexcept

@@ -23,6 +23,8 @@ struct Elements {
 
 	/// Elements of all pieces; what is too many for any atomic is some such number.
 	[[nodiscard]] std::size_t count() const noexcept;
+	/// Whether there is memory for each piece.
+	[[nodiscard]] bool exists() const noexcept;
 	/// Where they are if they are in one piece, else nullptr.
 	[[nodiscard]] void *whole() const noexcept
 	{

@@ -2,6 +2,7 @@
 #include "av.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -214,30 +215,31 @@ int AddressVector::insertsvc(fid_av *av, const char *node, const char *service, 
 	return insert(av, &*address, 1, index, flags, context);
 }
 
-// Nodes that are numbered, and services of each of them that are.
+// Nodes in a row, and of each of them services in a row.
 int AddressVector::insertsym(fid_av *any, const char *node, std::size_t nodes, const char *service,
 	std::size_t services, fi_addr_t *indices, std::uint64_t flags, void *context)
 {
-	if (!node || !service)
+	if (!node || !service || (services && nodes > SIZE_MAX / services))
 		return -FI_EINVAL;
+	if (!services)
+		nodes = 0;
 	if (indices)
 		std::fill_n(indices, nodes * services, FI_ADDR_NOTAVAIL);
 	return guarded([&] {
 		std::vector<::ibrelk_addr> addresses;
 
 		for (std::size_t i = 0; i < nodes; i++) {
-			const std::string one = i ? raised(node, i) : node;
+			auto address = resolve_nth(node, i);
 
+			if (!address)
+				return -address.error();
 			for (std::size_t j = 0; j < services; j++) {
-				const std::string number = j ? raised(service, j) : service;
+				const auto number =
+					endpoint_of_service((j ? raised(service, j) : service).c_str());
 
-				if (one.empty() || number.empty())
-					return -FI_EINVAL;
-
-				const auto address = resolve(one.c_str(), number.c_str(), false);
-
-				if (!address)
-					return -address.error();
+				if (!number)
+					return -number.error();
+				address->endpoint = *number;
 				addresses.push_back(*address);
 			}
 		}

@@ -113,7 +113,7 @@ int CompletionQueue::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **cq, voi
 	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND ||
 		attr->wait_obj == FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
-	if (attr->format < FI_CQ_FORMAT_UNSPEC || attr->format > FI_CQ_FORMAT_TAGGED)
+	if (attr->format > FI_CQ_FORMAT_TAGGED)
 		return -FI_EINVAL;
 	return guarded([&] {
 		const auto made = make(static_cast<Domain &>(*domain), *attr, context, false);
@@ -136,6 +136,9 @@ int CompletionQueue::close(Fid *any)
 
 	if (cq->users_.any())
 		return -FI_EBUSY;
+	// What is complete is not under way any more; no endpoint is left that would want to know of it.
+	cq->waiting_ = 0;
+	cq->collect(cq->entries_.size());
 	if (cq->descriptor_ >= 0)
 		::close(cq->descriptor_);
 	delete cq;

@@ -268,6 +268,9 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 		return -FI_EINVAL;
 	if (!counter.is_of(domain_))
 		return -FI_EDOMAIN;
+	if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) && (caps_ & memory_caps))
+		FI_WARN(&provider, FI_LOG_EP_CTRL,
+			"what peers read and write is not counted: there is no FI_RMA_EVENT\n");
 	for (const auto &[flag, count] : kinds) {
 		if ((flags & flag) && count->counter)
 			return -FI_EINVAL;
@@ -794,8 +797,6 @@ ssize_t Endpoint::atomic(const Atomic &atomic)
 		return -FI_EBADFLAGS;
 	if (const int error = limits_of(atomic.kind, atomic.type, atomic.op, limits))
 		return error;
-	if (fetches && atomic.results.pieces_count == 1 && !atomic.results.whole())
-		return -FI_EINVAL;
 	if (atomic.count > limits.count)
 		return -FI_EMSGSIZE;
 

@@ -384,7 +384,7 @@ bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std:
 	if (domain && domain->domain) {
 		const Domain *opened = Domain::of(domain->domain);
 
-		if (!opened || !same_name(opened->name().c_str(), port.device.c_str()))
+		if (!opened || (!opened->name().empty() && opened->name() != port.device))
 			return false;
 	}
 	// Any port is of this node.

@@ -7,6 +7,16 @@
 namespace ibrelk::ofi
 {
 
+// An endpoint that is closed does not wait for what is under way: the kernel may still write what it fetches
+// to memory that the application does not know of, and would be somebody else's. That is left behind.
+OperationPool::~OperationPool()
+{
+	for (const auto &chunk : chunks_) {
+		for (Operation &operation : *chunk)
+			(void)operation.fetched.release();
+	}
+}
+
 bool OperationPool::grow() noexcept
 {
 	if (chunks_.size() >= chunks_max)

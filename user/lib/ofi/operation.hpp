@@ -76,6 +76,10 @@ struct Operation {
 class OperationPool
 {
 public:
+	OperationPool() = default;
+	OperationPool(const OperationPool &) = delete;
+	OperationPool &operator=(const OperationPool &) = delete;
+	~OperationPool();
 	/// One that nobody uses, and that is like this from now on; nullptr if there are too many, or no
 	/// memory.
 	Operation *take(Operation &&wanted) noexcept;
