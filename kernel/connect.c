@@ -429,7 +429,7 @@ static void hello_of_link(struct wire_hello *hello, const struct ibr_link *link)
 	hello->token = cpu_to_le32(link->token);
 	if (link->qp->type == IB_QPT_UD)
 		hello->qpn = cpu_to_le32(link->qp->qp->qp_num);
-	hello->credits = cpu_to_le16(IBR_CREDIT_PKTS);
+	hello->credits = cpu_to_le16(link->qp->credits);
 	hello->packet_max = cpu_to_le16(link->packet_max);
 }
 

@@ -17,6 +17,7 @@
 #include "params.h"
 #include "path.h"
 #include "transport/transport.h"
+#include "transport/verbs.h"
 
 #define RECONNECT_MS		500
 #define MEMORY_RETRY_MS		100	/* ... and where it was memory that there was none of */
@@ -491,12 +492,12 @@ static u32 path_rto_min_us(const struct ibr_path *path)
 	return clamp(rto_min, 100u, 1000000u);
 }
 
-static void path_start_life(struct ibr_path *path, const struct ibr_remote *remote)
+static void path_start_life(struct ibr_path *path, const struct ibr_remote *remote, const struct ibr_qp *qp)
 {
 	struct rel_config config = {
 		.native = path->native,
 		.window_pkts = clamp(READ_ONCE(window_pkts), 2u, 64u),
-		.credit_pkts = IBR_CREDIT_PKTS,
+		.credit_pkts = qp ? qp->credits : IBR_CREDIT_PKTS,	/* as the peer was told */
 		.peer_credit_pkts = remote->credits,
 		/* Tokens are random, so they serve as first numbers too. */
 		.number_start = path->token,
@@ -511,7 +512,7 @@ static void path_start_life(struct ibr_path *path, const struct ibr_remote *remo
 
 	path_set_congestion(path, &config);
 	rel_conn_init(&path->rel, &config, &ibr_drive_ops, ktime_get_ns());
-	rel_credit_share(&path->rel, path->share);
+	rel_credit_share(&path->rel, min(path->share, config.credit_pkts));
 	path->established = true;
 	path->counters.lives++;
 	ibr_lane_start(path);
@@ -565,7 +566,7 @@ bool ibr_path_connected(struct ibr_path *path, const struct ibr_remote *remote, 
 		path->counters.reconnects++;
 		rel_conn_requeue(&path->rel, path->now);
 	} else {
-		path_start_life(path, remote);
+		path_start_life(path, remote, qp);
 	}
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);

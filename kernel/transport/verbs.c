@@ -681,7 +681,7 @@ static u16 qp_share(struct ibr_qp *qp, struct ibr_path *path)
 	u32 share;
 
 	if (qp->path)
-		return IBR_CREDIT_PKTS;
+		return qp->credits;
 	now = get_jiffies_64();
 	if (now >= qp->period_end) {
 		qp->senders_before = now < qp->period_end + SHARE_PERIOD ? qp->senders : 0;
@@ -694,7 +694,7 @@ static u16 qp_share(struct ibr_qp *qp, struct ibr_path *path)
 		qp->senders++;
 	}
 	share = qp->recv_depth / 2 / max3(qp->senders, qp->senders_before, 1u);
-	return share < SHARE_MIN ? SHARE_MIN : min_t(u32, rounddown_pow_of_two(share), IBR_CREDIT_PKTS);
+	return share < SHARE_MIN ? SHARE_MIN : min_t(u32, rounddown_pow_of_two(share), qp->credits);
 }
 
 static void qp_deliver(struct ibr_qp *qp, struct ibr_recv_slot *recv, u32 length,
@@ -1075,6 +1075,8 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 						    qp->device->ib->attrs.max_qp_wr));
 	qp->recv_depth = min_t(u32, ud ? clamp(ud_recv_depth, 64u, 16384u) : RECV_DEPTH,
 			       qp->device->ib->attrs.max_qp_wr);
+	/* Of a queue that had to be shorter, data may take the same part. */
+	qp->credits = clamp(qp->recv_depth * IBR_CREDIT_PKTS / RECV_DEPTH, 1u, (u32)IBR_CREDIT_PKTS);
 	spin_lock_init(&qp->lock);
 	INIT_LIST_HEAD(&qp->starved_dests);
 	INIT_LIST_HEAD(&qp->link);

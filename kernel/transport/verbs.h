@@ -186,6 +186,7 @@ struct ibr_recv_slot {
  * @grh: bytes before a received packet
  * @send_depth: work requests in the send queue, so slots; a power of two
  * @recv_depth: buffers in the receive queue
+ * @credits: data packets that a peer may have on their way to it, 1 to IBR_CREDIT_PKTS
  * @qp: in the device; NULL until it is open
  * @send_cq: completions of sends, under @lock
  * @recv_cq: completions of receives, the owner's
@@ -248,7 +249,8 @@ struct ibr_qp {
 	u32 packet_max;
 	u32 grh;
 	u32 send_depth;
-	u32 recv_depth;			/* ... to here */
+	u32 recv_depth;
+	u16 credits;			/* ... to here */
 	struct ib_qp *qp;
 	struct ib_cq *send_cq;
 	struct ib_cq *recv_cq;
