@@ -469,7 +469,7 @@ static void port_leave(struct ibr_port *port, const char *reason)
 			reason);
 }
 
-/* Look at all devices anew, soon. What no event of a device tells: MTU, addresses of iWARP ports, and what another had. */
+/* Look at all devices anew, soon. What no event of a device tells: MTU, iWARP ports' addresses, what another had. */
 static void refresh_all(void)
 {
 	struct ibr_device *device;

@@ -387,6 +387,61 @@ static void answers_to_copies(struct kunit *test)
 	world_check(test);
 }
 
+/*
+ * A peer that makes us answer and takes no answer: so many answers wait, a question too many is not received, and if
+ * something must be said all the same, the life ends, and all that waited with it.
+ */
+static void answers_untaken(struct kunit *test)
+{
+	enum { SIZE = 20000, BATCH = 4096 };
+	const struct faults nothing_passes = { .drop = 256 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	struct ibr_path *path = world_path(test, a->endpoint->mode);
+	u32 peer = side_add_side(test, a, b), asked;
+	unsigned long from = user_alloc(test, SIZE), to = user_alloc(test, SIZE);
+	struct wire_frame open = { .type = WIRE_FRAME_FLOW_OPEN, .open.dst_endpoint = cpu_to_le32(U32_MAX) };
+	u64 lives;
+
+	user_fill(test, from, SIZE, 1);
+	side_send(test, a, peer, from, SIZE, 0, 7);
+	KUNIT_EXPECT_TRUE(test, wait_until(READ_ONCE(b->endpoint->match.messages) == 1 && path_is_idle(path)));
+	faults_set(&nothing_passes);
+	lives = path->counters.lives;
+	spin_lock_bh(&path->lock);
+	for (asked = 0; asked < 2 * IBR_CONTROL_MAX && path->queue < IBR_CONTROL_MAX; asked++) {
+		ibr_flow_handle_control(path, &open, NULL);
+		if (asked % BATCH)
+			continue;
+		spin_unlock_bh(&path->lock);
+		ibr_frag_refill();
+		cond_resched();
+		spin_lock_bh(&path->lock);
+	}
+	KUNIT_EXPECT_EQ(test, path->queue, IBR_CONTROL_MAX);
+	KUNIT_EXPECT_EQ(test, ibr_flow_handle_control(path, &open, NULL), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, path->queue, IBR_CONTROL_MAX);
+	KUNIT_EXPECT_EQ(test, path->doomed, 0);
+	spin_unlock_bh(&path->lock);
+	KUNIT_EXPECT_EQ(test, path->counters.lives, lives);
+
+	/* The CTS for this one must be said. */
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 0, 8);
+	faults_set(NULL);
+	side_wait_op(test, a, 7, -ENOMEM);
+	side_wait_op(test, b, 8, -ENOMEM);
+	KUNIT_EXPECT_TRUE(test, wait_until(path_is_idle(path)));
+	KUNIT_EXPECT_EQ(test, path->queue, 0u);
+
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, 1, 9);
+	side_send(test, a, peer, from, SIZE, 1, 9);
+	side_wait_op(test, a, 9, 0);
+	side_wait_op(test, b, 9, 0);
+	KUNIT_EXPECT_TRUE(test, user_check(test, to, SIZE, 1));
+	KUNIT_EXPECT_EQ(test, path->counters.lives, lives + 1);
+	ibr_path_put(path);
+	world_check(test);
+}
+
 /* A path that nobody came to use goes again; one that somebody knows stays. */
 static void paths_pruned(struct kunit *test)
 {
@@ -789,6 +844,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(units_forged, mode_next),
 	KUNIT_CASE(asks_forged),
 	KUNIT_CASE_PARAM(answers_to_copies, mode_next),
+	KUNIT_CASE(answers_untaken),
 	KUNIT_CASE(paths_pruned),
 	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
