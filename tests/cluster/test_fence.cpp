@@ -21,7 +21,7 @@ namespace
 {
 
 constexpr int message_bytes = 256 << 10;
-constexpr int recorded = 60;           // writes that are kept, of the 66 of a message
+constexpr long recorded = 60;          // writes that are kept, of the 66 of a message
 constexpr int short_bytes = 128 << 10; // the shortest that is written, and of one registration
 constexpr int short_writes = 30;       // at least, for each of those
 constexpr int spoiled = 238;           // what a sender's buffer is filled with
@@ -351,7 +351,7 @@ TEST_P(FenceModes, writes_replayed_after_their_transfer)
 	send(mode, 1, all - 1);
 	receiver.wait_for_output(fmt::format("holding {}\n", all), Duration(120));
 	EXPECT_EQ(copied.value(), 0);
-	EXPECT_GE(written.value(), (1 + during) * recorded + registrations * short_writes);
+	EXPECT_GE(written.value(), (1 + during) * recorded + long{registrations} * short_writes);
 	replay(receiver);
 	replay_redirected(receiver, mode);
 	release_and_wait(receiver, all);

@@ -230,7 +230,7 @@ protected:
 			for (int node : {1, 2})
 				written.emplace_back(mode, growth(node, "rx_written", mode));
 		const int count = 1 + draw(servers);
-		clients.reserve(2 * count);
+		clients.reserve(2 * static_cast<std::size_t>(count));
 		for (int i = 0; i < count; i++)
 			for (int node : {1, 2})
 				clients.push_back(start_client(node, i));

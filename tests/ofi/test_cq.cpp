@@ -244,6 +244,7 @@ TEST(Cq, waiting_in_threads)
 		std::array<ssize_t, 2> results{};
 		std::vector<std::thread> threads;
 
+		threads.reserve(results.size());
 		for (ssize_t &result : results) {
 			threads.emplace_back([&] {
 				fi_cq_tagged_entry entry{};
@@ -773,8 +774,9 @@ TEST(Threads, share_an_endpoint)
 	std::vector<std::thread> all;
 	std::atomic<int> received{0};
 	std::atomic<int> bad{0};
-	std::vector<std::uint64_t> buffers(threads * each);
+	std::vector<std::uint64_t> buffers(std::size_t{threads} * each);
 
+	all.reserve(threads);
 	for (int t = 0; t < threads; t++) {
 		all.emplace_back([&, t] {
 			for (int i = 0; i < each; i++) {

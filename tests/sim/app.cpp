@@ -556,7 +556,7 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	put->place = target->window.get() + target->window_used + guard;
 	target->window_used += put->length + 2 * guard;
 	std::memset(put->place - guard, guard_byte, put->length + 2 * guard);
-	put->buffer.make(life.heap, atomic ? 3 * 64 : put->length);
+	put->buffer.make(life.heap, atomic ? 3ull * 64 : put->length);
 	put->get = !atomic && sim_chance(stream, 400'000);
 	content_fill(put->get ? put->place : put->buffer.get(), put->id, put->length);
 	if (put->get)
@@ -646,7 +646,7 @@ void Apps::make_atomic(Put &put, ibrelk_command &command)
 	put.what = IBRELK_ATOMIC(op, type);
 	put.fetches = op == IBRELK_ATOMIC_READ || sim_chance(stream, 500'000);
 	std::memset(buffer, guard_byte, 64);
-	for (u8 *byte = operand; byte < buffer + 3 * 64; byte++)
+	for (u8 *byte = operand; byte < buffer + 3l * 64; byte++)
 		*byte = static_cast<u8>(sim_below(stream, 256));
 	// Often equal, or there would be nothing to be swapped.
 	if (sim_chance(stream, 500'000))
@@ -1077,7 +1077,7 @@ void Apps::atomic_over(Put &put)
 {
 	const u8 *const fetched = put.buffer.get();
 
-	if (!put.status && put.fetches && std::memcmp(fetched, put.before, put.length))
+	if (!put.status && put.fetches && std::memcmp(fetched, put.before, put.length) != 0)
 		sim_fail("bytes", "atomic %llu (%x) says that there was something else", put.id, put.what);
 	if (!(put.fetches && !put.status) &&
 		!std::all_of(fetched, fetched + put.length, [](u8 byte) { return byte == guard_byte; }))
@@ -1085,7 +1085,7 @@ void Apps::atomic_over(Put &put)
 	put.buffer.reset();
 	if (put.status)
 		return;
-	if (std::memcmp(put.place, put.after, put.length))
+	if (std::memcmp(put.place, put.after, put.length) != 0)
 		sim_fail("bytes", "atomic %llu (%x) left something else", put.id, put.what);
 	sim_counts.delivered++;
 	sim_counts.bytes += put.length;

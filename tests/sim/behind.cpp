@@ -457,7 +457,8 @@ private:
 			for (u64 slot = 0; slot < receives; slot++)
 				here.free.push_back(slot);
 			for (u64 i = 0; i < pool_bytes; i++)
-				here.pool[i] = static_cast<u8>((i * 2654435761u + node * 77 + part) >> 11);
+				here.pool[i] =
+					static_cast<u8>((i * 2654435761u + u64{node} * 77 + part) >> 11);
 			here.fd = sim_ring_create(4 * commands, &here.ring);
 			create.mode = mode_;
 			create.send_ring = create.recv_ring = here.fd;
@@ -570,7 +571,7 @@ private:
 				sim_fail("order", "message %llu to node %u has %llu bytes instead of %llu",
 					number, node, completion.length, length);
 			if (std::memcmp(here.target + slot * long_bytes,
-				    end(1 - node, part).pool + place_of(number, length), length))
+				    end(1 - node, part).pool + place_of(number, length), length) != 0)
 				sim_fail("bytes", "message %llu to node %u is not what was sent", number,
 					node);
 			here.free.push_back(slot);

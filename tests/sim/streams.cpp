@@ -31,8 +31,10 @@ constexpr u64 ample =
 constexpr u64 ring_bytes = 2048; // of what is in flight, REL_RING_BYTES
 constexpr u32 receiver = 0;
 
-const std::pair<const char *, u32> modes[] = {
-	{"ud", IBRELK_MODE_UD_RELIABLE}, {"uc", IBRELK_MODE_UC_RELIABLE}};
+const struct Mode {
+	const char *name;
+	u32 id;
+} modes[] = {{"ud", IBRELK_MODE_UD_RELIABLE}, {"uc", IBRELK_MODE_UC_RELIABLE}};
 
 struct Shape {
 	u32 mode = IBRELK_MODE_UD_RELIABLE;
@@ -510,7 +512,7 @@ void idle(u32 mode, u64 most_bytes)
 			if (mode == IBRELK_MODE_AUTO && sim_counts.lanes - lanes < 2ull * peers)
 				return false;
 			for (u32 node = 1; node <= peers; node++)
-				if (scene.received(node) < (i + 1) * 1000)
+				if (scene.received(node) < (i + 1ull) * 1000)
 					return false;
 			return true;
 		});
@@ -601,57 +603,56 @@ void fair_tests(std::vector<Test> &tests)
 
 void newcomer_tests(std::vector<Test> &tests)
 {
-	for (const auto &[name, mode] : modes) {
+	for (const Mode &mode : modes) {
 		auto config = distant();
 		config.nodes = 6;
-		tests.push_back({std::string("newcomer-") + name, config, [=] {
-					 newcomer(mode);
+		tests.push_back({std::string("newcomer-") + mode.name, config, [=] {
+					 newcomer(mode.id);
 				 }});
 	}
 }
 
 void transfers_tests(std::vector<Test> &tests)
 {
-	for (const auto &[name, mode] : modes)
-		tests.push_back({std::string("transfers-") + name, distant(), [=] {
-					 transfers(mode);
+	for (const Mode &mode : modes)
+		tests.push_back({std::string("transfers-") + mode.name, distant(), [=] {
+					 transfers(mode.id);
 				 }});
 }
 
 void stopped_tests(std::vector<Test> &tests)
 {
-	for (const auto &[name, mode] : modes)
+	for (const Mode &mode : modes)
 		for (const u64 bytes : {64u, 4096u, 200'000u}) {
 			auto config = sim::config_usual();
 			config.memlock_kib = 1 << 20;
 			config.peer_timeout_ms = 1000;
-			tests.push_back(
-				{std::string("stopped-") + name + "-" + std::to_string(bytes), config, [=] {
-					 stopped(mode, bytes);
-				 }});
+			tests.push_back({std::string("stopped-") + mode.name + "-" + std::to_string(bytes),
+				config, [=] {
+					stopped(mode.id, bytes);
+				}});
 		}
 }
 
 void chains_tests(std::vector<Test> &tests)
 {
-	for (const auto &[name, mode] : modes) {
-		tests.push_back({std::string("chains-") + name + "-64", distant(), [=] {
-					 chains(mode, 64, false);
+	for (const Mode &mode : modes) {
+		tests.push_back({std::string("chains-") + mode.name + "-64", distant(), [=] {
+					 chains(mode.id, 64, false);
 				 }});
-		tests.push_back({std::string("chains-") + name + "-4096", distant(), [=] {
-					 chains(mode, 4096, true);
+		tests.push_back({std::string("chains-") + mode.name + "-4096", distant(), [=] {
+					 chains(mode.id, 4096, true);
 				 }});
 	}
 }
 
 void credit_tests(std::vector<Test> &tests)
 {
-	for (const auto &[name, mode] :
-		{std::pair{"ud", IBRELK_MODE_UD_NATIVE}, std::pair{"uc", IBRELK_MODE_UC_NATIVE}}) {
+	for (const Mode &mode : {Mode{"ud", IBRELK_MODE_UD_NATIVE}, Mode{"uc", IBRELK_MODE_UC_NATIVE}}) {
 		auto config = sim::config_usual();
 		config.wrap = 20000; // more than what arrives before, less than that and what is lost
-		tests.push_back({std::string("credit-") + name, config, [=] {
-					 credit_lost(mode);
+		tests.push_back({std::string("credit-") + mode.name, config, [=] {
+					 credit_lost(mode.id);
 				 }});
 	}
 }
@@ -707,13 +708,14 @@ void congestion_tests(std::vector<Test> &tests)
 		{"infiniband-delay", SIM_FABRIC_IB, asked_delay, false, 100},
 	};
 	for (const auto &row : rows)
-		for (const auto &[name, mode] : modes) {
+		for (const Mode &mode : modes) {
 			auto config = sim::config_usual();
 			config.fabric = row.fabric;
 			config.congestion = row.asked;
-			tests.push_back({std::string("congestion-") + row.name + "-" + name, config, [=] {
-						 congestion(mode, row.fixed, row.target_us);
-					 }});
+			tests.push_back(
+				{std::string("congestion-") + row.name + "-" + mode.name, config, [=] {
+					 congestion(mode.id, row.fixed, row.target_us);
+				 }});
 		}
 	// What is not repeated has nobody who would make a window smaller for it.
 	auto config = sim::config_usual();
