@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
-// The libfabric provider: its conformance tests on a node.
+// The libfabric provider: its conformance tests on a node, also over a wire that loses packets.
 #include "cluster.hpp"
 
 #include <fmt/format.h>
@@ -18,6 +18,37 @@ protected:
 	{
 		return built("user/lib/ofi");
 	}
+
+	void expect_conformance(const std::string &environment)
+	{
+		const Result result = lab().run(1,
+			fmt::format(
+				"{} FI_PROVIDER_PATH={} {}", environment, provider(), built("tests/ofi/ofi")),
+			Duration(300));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_NE(result.output.find("[  PASSED  ]"), std::string::npos) << result.output;
+	}
+
+	void expect_conformance_over_a_wire(const char *mode)
+	{
+		ASSERT_EQ(unload_module(1).status, 0);
+		load_module(1, "loopback=0");
+		lab().run_ok(1, std::string(IBRELK_SOURCE) + "/tests/ofi/wire.sh 1");
+		expect_conformance(fmt::format("FI_IBRELK_MODE={} OFI_ADDRESSES='10.9.0.1 10.9.0.2'", mode));
+		for (const char *end : {"v0", "v1"})
+			EXPECT_GE(dropped(end), 50) << end;
+		ASSERT_EQ(unload_module(1).status, 0);
+		lab().run_ok(1, "ip link del v0");
+		load_module(1);
+	}
+
+private:
+	static long dropped(const std::string &device)
+	{
+		return std::stol(lab().run_ok(1,
+			"tc -s qdisc show dev " + device + " | sed -n 's/.*(dropped \\([0-9]*\\).*/\\1/p'"));
+	}
 };
 
 TEST_F(Ofi, fi_info)
@@ -31,11 +62,18 @@ TEST_F(Ofi, fi_info)
 // The program has tests of its own; here it counts as one.
 TEST_F(Ofi, conformance)
 {
-	const Result result = lab().run(
-		1, fmt::format("FI_PROVIDER_PATH={} {}", provider(), built("tests/ofi/ofi")), Duration(300));
+	expect_conformance("");
+}
 
-	EXPECT_EQ(result.status, 0) << result.output;
-	EXPECT_NE(result.output.find("[  PASSED  ]"), std::string::npos) << result.output;
+// Each test's two sides are at the two ends of a wire.
+TEST_F(Ofi, conformance_while_packets_are_lost)
+{
+	expect_conformance_over_a_wire("auto");
+}
+
+TEST_F(Ofi, long_conformance_by_datagrams_while_packets_are_lost)
+{
+	expect_conformance_over_a_wire("ud-reliable");
 }
 
 } // namespace

@@ -3,6 +3,10 @@
 // See side.hpp.
 #include "side.hpp"
 
+#include <atomic>
+#include <cstdlib>
+#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -45,6 +49,20 @@ std::vector<iovec> pieces_of(std::vector<unsigned char> &buffer, std::size_t cou
 	return pieces;
 }
 
+// OFI_ADDRESSES: two, between which there is a wire. Whoever is made after another is at its other end.
+static const char *next_address()
+{
+	static const std::vector<std::string> addresses = [] {
+		const char *given = std::getenv("OFI_ADDRESSES");
+		std::istringstream words(given ? given : "");
+		return std::vector<std::string>(
+			std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+	}();
+	static std::atomic<std::size_t> next{0};
+
+	return addresses.empty() ? nullptr : addresses[next++ % addresses.size()].c_str();
+}
+
 Side::Side(const Wish &wish)
 {
 	const Info wanted = hints();
@@ -54,7 +72,8 @@ Side::Side(const Wish &wish)
 	wanted->rx_attr->op_flags = wish.rx_flags;
 	wanted->domain_attr->av_type = wish.av;
 	wanted->domain_attr->mr_mode = wish.mr_mode;
-	info = get_info(wanted.get(), nullptr, wish.service, wish.service ? FI_SOURCE : 0);
+	const char *node = next_address();
+	info = get_info(wanted.get(), node, wish.service, node || wish.service ? FI_SOURCE : 0);
 	if (!info)
 		throw std::runtime_error("no ibrelk here");
 	open(fabric, [&](auto **f) { return fi_fabric(info->fabric_attr, f, nullptr); });

@@ -162,7 +162,7 @@ bool model_gentle()
 	const auto &c = sim_config;
 	const u64 worst = c.faults_ms + c.partitions * c.partition_ms + c.flaps * c.flap_ms +
 		c.pauses * c.pause_ms + c.jumps * c.jump_ms +
-		(c.loss_data + c.loss_control + c.loss_one_way > 0 ? 1000 : 0) + c.cm_delay_us / 250 +
+		(c.loss_data + c.loss_control + c.loss_one_way > 0 ? 1000 : 0) + c.cm_delay_us / 200 +
 		(c.cm_loss ? 3000 : 0) + // until an address is asked for again
 		(c.rebuild_errors ? c.faults_ms + 200 : 0);
 
