@@ -393,6 +393,52 @@ static void levels(struct kunit *test)
 	world_check(test);
 }
 
+/*
+ * Of a message up to the eager threshold the buffer may be used again when the command has been taken, whatever
+ * becomes of the message: here none leaves before that, where losses are made good.
+ */
+static void buffer_used_again(struct kunit *test)
+{
+	static const u64 some[] = { 1, 8, 100, PAYLOAD_MAX, PAYLOAD_MAX + 1, EAGER_MAX };
+	const struct faults nothing_passes = { .drop = 256 };
+	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
+	u32 peer = side_add_side(test, a, b), i;
+	unsigned long from = user_alloc(test, EAGER_MAX), to = user_alloc(test, EAGER_MAX);
+	bool native = ibr_mode_native(a->endpoint->mode);
+	struct ibrelk_command send = {
+		.opcode = IBRELK_OP_SEND,
+		.level = IBRELK_LEVEL_BUFFERED,
+		.peer = peer,
+		.addr = from,
+	};
+
+	/* A send completes when there is a flow for it. */
+	side_recv(test, b, IBRELK_PEER_ANY, to, EAGER_MAX, 0, 1);
+	side_accept(test, a, &send);
+	side_wait_op(test, a, 0, 0);
+	side_wait_op(test, b, 1, 0);
+	for (i = 0; i < 2 * ARRAY_SIZE(some); i++) {
+		bool waits = i & 1;	/* a receive waits for it */
+
+		send.length = some[i / 2];
+		send.tag = send.user_data = i;
+		if (waits)
+			side_recv(test, b, IBRELK_PEER_ANY, to, EAGER_MAX, i, 100 + i);
+		if (!native)
+			faults_set(&nothing_passes);
+		user_fill(test, from, send.length, i);
+		side_accept(test, a, &send);
+		user_fill(test, from, send.length, 99);
+		side_wait_op(test, a, i, 0);
+		faults_set(NULL);
+		if (!waits)
+			side_recv(test, b, IBRELK_PEER_ANY, to, EAGER_MAX, i, 100 + i);
+		KUNIT_EXPECT_EQ(test, side_wait_op(test, b, 100 + i, 0).length, send.length);
+		KUNIT_EXPECT_TRUE(test, user_check(test, to, send.length, i));
+	}
+	world_check(test);
+}
+
 static void no_success(struct kunit *test)
 {
 	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
@@ -566,6 +612,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(cancelled, mode_next),
 	KUNIT_CASE_PARAM(to_itself, mode_next),
 	KUNIT_CASE_PARAM(levels, mode_next),
+	KUNIT_CASE_PARAM(buffer_used_again, mode_next),
 	KUNIT_CASE_PARAM(no_success, mode_next),
 	KUNIT_CASE_PARAM(stream, mode_next),
 	KUNIT_CASE_PARAM(together, mode_next),
