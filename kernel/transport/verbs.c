@@ -47,7 +47,7 @@
 #define REBUILD_MAX_MS		10000	/* ... up to this */
 #define TOUCHED_MAX		16
 #define SHARE_PERIOD		(HZ / 10)	/* those who have sent so recently share the receive queue */
-#define SHARE_MIN		2u
+#define SHARE_MIN		1u
 
 static unsigned int ud_recv_depth = 1024;
 module_param(ud_recv_depth, uint, 0444);

@@ -599,6 +599,13 @@ void fair_tests(std::vector<Test> &tests)
 						 fair(mode, senders, 0);
 					 }});
 		}
+	// One packet for each, the least there is.
+	auto config = distant();
+	config.nodes = 33;
+	config.ud_recv_depth = 64;
+	tests.push_back({"least-ud-32", config, [] {
+				 fair(IBRELK_MODE_UD_RELIABLE, 32, ample);
+			 }});
 }
 
 void newcomer_tests(std::vector<Test> &tests)
