@@ -110,7 +110,7 @@ static u32 cookies_release(struct rel_conn *conn, struct rel_bits acked)
 	return count;
 }
 
-void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now)
+bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
 	struct rel_sender *sender = &conn->sender;
 	struct rel_loss *loss = &conn->loss;
@@ -120,21 +120,21 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	u32 last = ack - 1;	/* the largest number that this ACK is about */
 	struct rel_bits acked;
 	u32 oldest, newest;
-	bool sampled = false;
+	bool late = false, sampled = false;
 	u64 rtt_ns;
 
 	if (rel_bits_any(sack))
 		last = ack + 1 + rel_bits_last(sack);
 	if (unlikely(rel_seq_after(ack, sender->next) || !rel_seq_before(last, sender->next))) {
 		conn->stats.nonsense++;
-		return;
+		return false;
 	}
 	sender->told = rel_seq_max(sender->told, ack);
 	if (unlikely(rel_bits_any(loss->lost)))
-		rel_loss_handle_late(conn, ack, &sack, last);
+		late = rel_loss_handle_late(conn, ack, &sack, last);
 
 	if (ahead <= 0 && !rel_bits_any(sack))
-		return;		/* nothing new, as in most packets of a one-way stream */
+		return late;	/* nothing new, as in most packets of a one-way stream */
 
 	/* From numbers relative to @ack to numbers relative to the floor, as .flight is. */
 	acked = rel_bits_low(ahead > 0 ? ahead : 0);
@@ -147,7 +147,7 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	acked.word[0] &= sender->flight.word[0];
 	acked.word[1] &= sender->flight.word[1];
 	if (!rel_bits_any(acked))
-		return;
+		return late;
 
 	oldest = sender->floor + rel_bits_first(acked);
 	newest = sender->floor + rel_bits_last(acked);
@@ -182,4 +182,5 @@ void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	rel_loss_handle_acked(conn, now);
 	if (sampled)
 		conn->congestion.ops->sample(conn, conn->rtt.latest_ns);
+	return late;
 }

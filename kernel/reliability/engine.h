@@ -53,8 +53,8 @@ void rel_ack_fill(struct rel_conn *conn, struct wire_header *header, u64 now);
 /** rel_ack_note() - a packet was received: acknowledge it, at once or when the policy says so */
 void rel_ack_note(struct rel_conn *conn, bool at_once, u64 now);
 
-/** rel_ack_handle() - take in what a received header acknowledges */
-void rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now);
+/** rel_ack_handle() - take in what a received header acknowledges. Return: some of that was declared lost */
+bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now);
 
 /* ---- loss.c ---- */
 
@@ -72,8 +72,8 @@ void rel_loss_handle_send(struct rel_conn *conn, bool first, u64 now);
 /** rel_loss_handle_acked() - something in flight was acknowledged: look for losses, arm timers */
 void rel_loss_handle_acked(struct rel_conn *conn, u64 now);
 
-/** rel_loss_handle_late() - does an ACK cover numbers that were declared lost? @last: see ack.c */
-void rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits *sack, u32 last);
+/** rel_loss_handle_late() - @last: see ack.c. Return: an ACK tells that numbers have arrived that were declared lost */
+bool rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits *sack, u32 last);
 
 void rel_loss_handle_reorder(struct rel_conn *conn, u64 now);
 void rel_loss_handle_tail(struct rel_conn *conn, u64 now);
@@ -81,6 +81,9 @@ void rel_loss_handle_rto(struct rel_conn *conn, u64 now);
 
 /** rel_loss_handle_answer() - a header came from a peer that was silent, and its ACK has been handled */
 void rel_loss_handle_answer(struct rel_conn *conn, u64 now);
+
+/** rel_loss_handle_grant() - a tail probe was sent, and now there is credit where there was none, and no other news */
+void rel_loss_handle_grant(struct rel_conn *conn, u64 now);
 
 /** rel_loss_revive() - what was sent arrives: no time-out counts any more */
 static inline void rel_loss_revive(struct rel_loss *loss)
@@ -112,8 +115,8 @@ bool rel_credit_allows(const struct rel_conn *conn);
 /** rel_credit_block() - there is something to send, and nothing but credits is lacking */
 void rel_credit_block(struct rel_conn *conn, u64 now);
 
-/** rel_credit_handle() - take in the limit in a received header */
-void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now);
+/** rel_credit_handle() - take in the limit in a received header. Return: there was no credit, and now there is */
+bool rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now);
 
 /** rel_credit_handle_probe() - the other side probes; nothing before @next is still to come */
 void rel_credit_handle_probe(struct rel_conn *conn, u32 next);

@@ -10,7 +10,8 @@
  *    16 recoveries without. On a path that never reordered, three later arrivals need no window.
  *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
  *    packet, that packet is sent again, once, if the window allows it (RFC 8985 has it sent anyway, which costs
- *    more than it gains where many senders fill a queue). Its ACK lets RACK find the rest.
+ *    more than it gains where many senders fill a queue). Its ACK lets RACK find the rest. For want of credit it only
+ *    asks, and then it is the credit of the answer that tells what is lost.
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
  *    anything is lost: so it asks, by a packet without payload, and nothing that would have to be
  *    acknowledged is sent until there is an answer. What was in flight by then and is not in the answer is
@@ -144,10 +145,11 @@ static void declared_wrongly(struct rel_conn *conn, u32 number, enum rel_cause c
 		loss->window_steps++;
 }
 
-void rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits *sack, u32 last)
+bool rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits *sack, u32 last)
 {
 	struct rel_bits lost = conn->loss.lost;
 	u32 newest = conn->sender.next - 1;
+	bool late = false;
 
 	while (rel_bits_any(lost)) {
 		u32 i = rel_bits_first(lost);
@@ -167,7 +169,9 @@ void rel_loss_handle_late(struct rel_conn *conn, u32 ack, const struct rel_bits 
 		rel_bits_clear(&conn->loss.lost, i);
 		if (arrived)
 			declared_wrongly(conn, number, sent->cause);
+		late |= arrived;
 	}
+	return late;
 }
 
 /* How much later than expected an ACK may come before its packet counts as lost. */
@@ -281,4 +285,26 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 	/* Younger ones may still be under way; the timer that is armed stays so, and looks after them. */
 	while (sender->in_flight && now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
 		rel_loss_declare(conn, sender->floor, REL_LOST_TIMEOUT);
+}
+
+/*
+ * The tail probe could only ask, for want of credit, and nothing is known to have arrived since. So what brings credit is
+ * that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet) that what was sent so long before
+ * it has not.
+ */
+void rel_loss_handle_grant(struct rel_conn *conn, u64 now)
+{
+	struct rel_loss *loss = &conn->loss;
+	struct rel_sender *sender = &conn->sender;
+	u64 age_ns = conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
+
+	/* As above: if nothing but probes ever arrives, the time-out is patient. */
+	if (loss->answers >= ANSWERS_MAX)
+		return;
+	loss->answers++;
+	while (sender->in_flight && now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
+		rel_loss_declare(conn, sender->floor, REL_LOST_PROBE);
+	/* What is repeated has a tail probe again, unless the time-out looks after younger ones. */
+	if (!sender->in_flight)
+		loss->probed = false;
 }

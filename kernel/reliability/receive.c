@@ -154,12 +154,16 @@ static void rel_heard(struct rel_conn *conn, u64 now)
 
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
+	bool late, granted;
+
 	rel_heard(conn, now);
-	rel_ack_handle(conn, header, now);
+	late = rel_ack_handle(conn, header, now);
 	/* Unless something was acknowledged: then RACK finds the rest, and a peer that is only slow is spared. */
 	if (unlikely(conn->loss.silent))
 		rel_loss_handle_answer(conn, now);
-	rel_credit_handle(conn, le32_to_cpu(header->credit), now);
+	granted = rel_credit_handle(conn, le32_to_cpu(header->credit), now);
+	if (unlikely(conn->loss.probed && granted && !late && !conn->config.native))
+		rel_loss_handle_grant(conn, now);
 
 	switch (header->type) {
 	case WIRE_PACKET_RELIABLE:

@@ -15,7 +15,7 @@ struct ibr_frag;
 struct ibr_path;
 struct ibr_qp;
 
-#define IBR_CREDIT_PKTS	64	/* data packets that a path takes at a time, whatever its transport */
+#define IBR_CREDIT_PKTS	64	/* data packets that a path takes at a time, at most */
 #define IBR_SLOT_BYTES	1024	/* packet header, frames, and their payloads of up to IBR_FRAG_SMALL each */
 
 /**

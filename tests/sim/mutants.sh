@@ -137,6 +137,8 @@ step-pages | left | steps table sender-pins sender-dies | send.c | s/\tif \(send
 alloc-deregister | outcome | steps alloc uc-reliable --stride 1 | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mr->work, HZ\);\n//
 share-first | fair | streams fair-ud-32 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic const struct ibr_path *first;\n\tfirst = first ?: path;\n\tshare = path == first ? qp->recv_depth : SHARE_MIN;/
 share-first-late | fair | streams late-ud-8 | transport/verbs.c | s/\tshare = qp->recv_depth \/ 2.*?;/\tstatic u32 count;\n\tshare = path->share <= SHARE_MIN || (path->share == IBR_CREDIT_PKTS \&\& count++ >= 7) ? SHARE_MIN : 8;/
+share-two | fair | streams least-ud-32 | transport/verbs.c | s/(SHARE_MIN\t+)1u/${1}2u/
+credit-short | calm\|progress | modes=16 wr_max=16 faults_ms=1 big=500000 nodes=2 endpoints=1 loss_data=0 loss_control=0 | transport/verbs.c | s/qp->credits = clamp.*?;/qp->credits = IBR_CREDIT_PKTS;/
 transfers-first | fair | streams transfers-ud | rendezvous.c | s/list_move_tail\(&send->bulk, &path->bulk\)/list_move(&send->bulk, &path->bulk)/
 transfers-first-written | fair | streams transfers-uc | rendezvous.c | s/list_move_tail\(&send->bulk, &path->bulk\)/list_move(&send->bulk, &path->bulk)/
 newcomer-none | newcomer | streams newcomer-ud | flow.c | s/unexpected_max - endpoint->unexpected_max \/ 4/unexpected_max/; s/\(endpoint->unexpected_max - endpoint->unexpected_granted\) \/ 4,\n/endpoint->unexpected_max - endpoint->unexpected_granted,\n/

@@ -43,8 +43,9 @@ u32 Cluster::conn_add(u32 host, u32 number_start, u32 peer_number_start)
 	config.congestion = engine_.fixed ? &rel_congestion_fixed : &rel_congestion_delay;
 	config.target_us = engine_.target_us;
 	config.window_pkts = engine_.window_pkts;
-	config.credit_pkts = engine_.credit_pkts;
-	config.peer_credit_pkts = engine_.credit_pkts;
+	// As the handshake has it; when the first packet has come, a share is what its sender has.
+	config.credit_pkts = 64;
+	config.peer_credit_pkts = 64;
 	config.number_start = number_start;
 	config.peer_number_start = peer_number_start;
 	config.ack_every_pkts = 24;
@@ -58,6 +59,7 @@ u32 Cluster::conn_add(u32 host, u32 number_start, u32 peer_number_start)
 	conn.host = host;
 	memory_.give(sizeof(conn.rel));
 	rel_conn_init(&conn.rel, &config, &ops, now);
+	rel_credit_share(&conn.rel, engine_.credit_pkts);
 	network_.queue_pair_add();
 	return conn.number;
 }

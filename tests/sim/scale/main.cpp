@@ -87,6 +87,7 @@ std::vector<Scenario> scenarios()
 		incast("incast-1024x1m", 1024, 1024),
 		datagrams(incast("incast-128x64k", 128, 64), 4),
 		datagrams(incast("incast-1024x64k", 1024, 64), 1),
+		datagrams(incast("incast-1024x1m", 1024, 1024), 1),
 		incast("incast-128x1m-shallow", 128, 1024, 1024),
 		incast("incast-1024x1m-shallow", 1024, 1024, 1024),
 		exchange("exchange-200", 200, 100),

@@ -649,6 +649,194 @@ TEST(rel_loss_handle_tail, without_a_number_a_probe_asks)
 	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
 }
 
+// A side whose credit is used up by what it has in flight, of which nothing arrives, when it has asked.
+struct Asked : Warm {
+	static rel_config config()
+	{
+		rel_config config = config_usual();
+
+		config.peer_credit_pkts = 52; // two more than the path was learned with
+		return config;
+	}
+
+	Asked() : Warm(config())
+	{
+		send_many(2);
+		run_timeout();
+		EXPECT_TRUE(lost.empty());
+		EXPECT_TRUE(polled());
+		now += 100 * us;
+	}
+
+	// What the peer says when the PROBE has come.
+	wire_header granted(u32 ack, u32 pkts) const
+	{
+		wire_header header = peer_ack(ack);
+
+		header.credit = cpu_to_le32(conn.credit.limit + pkts);
+		return header;
+	}
+};
+
+TEST(rel_loss_handle_grant, what_the_probe_has_overtaken_is_lost)
+{
+	Asked side;
+	const auto cuts = side.conn.stats.window_cuts;
+
+	side.take(side.granted(side.n, 2));
+	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_PROBE}, {2, REL_LOST_PROBE}}));
+	EXPECT_EQ(side.conn.stats.timeouts, 0u);
+	EXPECT_EQ(side.conn.stats.window_cuts, cuts) << "nobody was silent";
+	ASSERT_TRUE(side.can_send());
+	side.send_many(2);
+	EXPECT_EQ(side.next_timeout(), side.now + side.conn.rtt.probe_ns) << "a tail probe again";
+	side.now += 100 * us;
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.conn.stats.spurious, 0u);
+	EXPECT_EQ(side.conn.loss.answers, 0u);
+}
+
+TEST(rel_loss_handle_grant, without_more_credit_nothing_is_known)
+{
+	Asked side;
+	const u64 next = side.next_timeout();
+
+	side.take(side.peer_ack(side.n));
+	EXPECT_TRUE(side.lost.empty());
+	EXPECT_EQ(side.next_timeout(), next) << "the time-out";
+}
+
+TEST(rel_loss_handle_grant, what_is_acknowledged_and_what_rack_has_to_judge_is_not_lost)
+{
+	Asked side;
+
+	side.take(side.granted(side.n + 1, 1));
+	EXPECT_TRUE(side.lost.empty());
+	EXPECT_EQ(rel_in_flight(&side.conn), 1u);
+	side.run_timeout();
+	EXPECT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}})) << "by a tail probe with payload";
+}
+
+TEST(rel_loss_handle_grant, where_there_was_credit_more_of_it_says_nothing)
+{
+	Warm side;
+
+	side.send_many(2);
+	side.run_timeout();
+	ASSERT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}}));
+	side.now += side.conn.rtt.srtt_ns;
+	wire_header header = side.peer_ack(side.n);
+	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
+	side.take(header);
+	EXPECT_EQ(side.lost.size(), 1u);
+}
+
+TEST(rel_loss_handle_grant, before_a_tail_probe_more_credit_says_nothing)
+{
+	Warm side(Asked::config());
+
+	side.send_many(2);
+	side.now += side.conn.rtt.srtt_ns + 1;
+	wire_header header = side.peer_ack(side.n);
+	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
+	side.take(header);
+	EXPECT_TRUE(side.lost.empty());
+}
+
+TEST(rel_loss_handle_grant, a_round_trip_is_the_measure)
+{
+	for (u64 younger_ns : {0, 1}) {
+		Asked side;
+
+		rel_slot(&side.conn, side.n + 1)->sent_ns = side.now - side.conn.rtt.srtt_ns + younger_ns;
+		const u64 due = side.next_timeout(); // the time-out
+		side.take(side.granted(side.n, 2));
+		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns) << "to the nanosecond";
+		side.send();
+		EXPECT_EQ(side.next_timeout() == due, younger_ns == 1) << "looks after the younger one";
+	}
+}
+
+// Before there was a round trip, the time-out, as for other answers.
+TEST(rel_loss_handle_grant, without_a_round_trip_a_time_out_is_the_measure)
+{
+	for (u64 younger_ns : {0, 1}) {
+		rel_config config = config_usual();
+
+		config.peer_credit_pkts = 1;
+		Side side(config);
+
+		side.send();
+		const u64 sent_ns = side.now;
+
+		side.run_timeout();
+		EXPECT_TRUE(side.polled());
+		side.now = sent_ns + 10 * ms - younger_ns;
+		wire_header header = side.peer_ack(side.start());
+		header.credit = cpu_to_le32(side.conn.credit.limit + 1);
+		side.take(header);
+		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns);
+	}
+}
+
+// Native: what is credited is not what is in flight.
+TEST(rel_loss_handle_grant, native_credit_says_nothing_of_control)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	config.peer_credit_pkts = 0;
+	Side side(config);
+
+	side.send_many(2);
+	side.run_timeout();
+	ASSERT_EQ(side.lost.size(), 1u);
+	side.now += 20 * ms;
+	wire_header header = side.peer_ack(side.start());
+	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
+	side.take(header);
+	EXPECT_EQ(side.lost.size(), 1u);
+}
+
+// Packets too large for some link, say: PROBEs get through, and bring credit each time.
+TEST(rel_loss_handle_grant, answers_without_progress_do_not_put_off_time_outs_for_ever)
+{
+	Asked side;
+
+	for (u32 answers = 0; answers < 16; answers++) {
+		side.take(side.granted(side.n, 2));
+		ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+		side.send_many(2);
+		EXPECT_EQ(side.next_timeout() - side.now, side.conn.rtt.probe_ns);
+		side.run_timeout();
+		EXPECT_TRUE(side.polled());
+		side.now += 100 * us;
+	}
+	side.take(side.granted(side.n, 2));
+	EXPECT_EQ(rel_in_flight(&side.conn), 2u);
+	const u64 due = side.next_timeout();
+
+	side.run_timeout();
+	EXPECT_EQ(side.conn.stats.timeouts, 1u) << "at " << due;
+}
+
+// Each arrival of what was given up too early brings credit. The PROBE is still behind it.
+TEST(rel_loss_handle_grant, late_arrivals_bring_credit_and_say_nothing_of_the_rest)
+{
+	Asked side;
+
+	side.take(side.granted(side.n, 2));
+	ASSERT_EQ(side.lost.size(), 2u);
+	side.send_many(2);
+	side.run_timeout();
+	EXPECT_TRUE(side.polled());
+	side.now += 100 * us;
+	side.take(side.granted(side.n + 1, 1));
+	EXPECT_EQ(side.conn.stats.spurious, 1u);
+	EXPECT_EQ(side.lost.size(), 2u);
+	EXPECT_EQ(rel_in_flight(&side.conn), 2u);
+}
+
 TEST(rel_loss_handle_tail, native_control_needs_no_credit)
 {
 	rel_config config = config_usual();
