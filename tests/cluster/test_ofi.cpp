@@ -39,7 +39,7 @@ protected:
 		for (const char *end : {"v0", "v1"})
 			EXPECT_GE(dropped(end), 50) << end;
 		ASSERT_EQ(unload_module(1).status, 0);
-		lab().run_ok(1, "ip link del v0");
+		lab().run_ok(1, "rdma link del rxev0 && rdma link del rxev1 && ip link del v0");
 		load_module(1);
 	}
 

@@ -397,9 +397,10 @@ static void answers_untaken(struct kunit *test)
 	const struct faults nothing_passes = { .drop = 256 };
 	struct side *a = side_open(test, NULL), *b = side_open(test, NULL);
 	struct ibr_path *path = world_path(test, a->endpoint->mode);
-	u32 peer = side_add_side(test, a, b), asked;
+	u32 peer = side_add_side(test, a, b), asked, full, after;
 	unsigned long from = user_alloc(test, SIZE), to = user_alloc(test, SIZE);
 	struct wire_frame open = { .type = WIRE_FRAME_FLOW_OPEN, .open.dst_endpoint = cpu_to_le32(U32_MAX) };
+	int ret, doomed;
 	u64 lives;
 
 	user_fill(test, from, SIZE, 1);
@@ -417,11 +418,15 @@ static void answers_untaken(struct kunit *test)
 		cond_resched();
 		spin_lock_bh(&path->lock);
 	}
-	KUNIT_EXPECT_EQ(test, path->queue, IBR_CONTROL_MAX);
-	KUNIT_EXPECT_EQ(test, ibr_flow_handle_control(path, &open, NULL), -ENOMEM);
-	KUNIT_EXPECT_EQ(test, path->queue, IBR_CONTROL_MAX);
-	KUNIT_EXPECT_EQ(test, path->doomed, 0);
+	full = path->queue;
+	ret = ibr_flow_handle_control(path, &open, NULL);
+	after = path->queue;
+	doomed = path->doomed;
 	spin_unlock_bh(&path->lock);
+	KUNIT_EXPECT_EQ(test, full, IBR_CONTROL_MAX);
+	KUNIT_EXPECT_EQ(test, ret, -ENOMEM);
+	KUNIT_EXPECT_EQ(test, after, IBR_CONTROL_MAX);
+	KUNIT_EXPECT_EQ(test, doomed, 0);
 	KUNIT_EXPECT_EQ(test, path->counters.lives, lives);
 
 	/* The CTS for this one must be said. */

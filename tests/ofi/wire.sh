@@ -8,10 +8,9 @@ set -eu
 modprobe veth
 ip link add v0 type veth peer name v1
 # Both addresses are local, and yet the packets are to cross the pair.
-for device in all v0 v1; do
-	sysctl -qw net.ipv4.conf.$device.accept_local=1 net.ipv4.conf.$device.rp_filter=0
-done
 for end in 0 1; do
+	echo 1 >/proc/sys/net/ipv4/conf/v$end/accept_local
+	echo 0 >/proc/sys/net/ipv4/conf/v$end/rp_filter
 	ip addr add 10.9.0.$((end + 1))/24 dev v$end
 	ip link set v$end mtu 4200 up
 	tc qdisc add dev v$end root netem limit 10000 loss "$1%"
