@@ -144,6 +144,8 @@ struct rel_rtt {
  * struct rel_loss - loss.c: when to think that a packet is lost
  * @lost: bit number % REL_SPAN_MAX: this number was declared lost and its slot tells about it
  * @newest: largest number that was acknowledged (RACK.segment of RFC 8985)
+ * @overtaken: what was sent before this number was sent before a tail probe that could only ask, for want of credit, and
+ *	nothing was heard of it since; at most the floor if there is none
  * @newest_rtt_ns: time from its sending to its ACK (RACK.rtt)
  * @progress_ns: last time that something was acknowledged, that sending began, or that the tail probe was put off
  * @round_end: the reordering window widens at most once until this number is acknowledged
@@ -155,7 +157,7 @@ struct rel_rtt {
  * @excused: the tail probe was put off, since this node was late itself, and nothing was acknowledged since
  * @silent: a time-out has passed since, and no header came: the peer is asked, and sent nothing else. Only while
  *	something is in flight
- * @answers: after time-outs, since something was acknowledged; counted up to some
+ * @answers: to time-outs, and to tail probes that could only ask, since something was acknowledged; counted up to some
  * @backoff: time-outs since something was acknowledged, or, at first, since an answer
  */
 struct rel_loss {
@@ -163,6 +165,7 @@ struct rel_loss {
 	u32 newest;
 	u32 round_end;
 	u32 recovery_end;
+	u32 overtaken;
 	u64 newest_rtt_ns;
 	u64 progress_ns;
 	u8 window_steps;

@@ -28,7 +28,7 @@
 #define STEPS_MAX	255
 #define KEEP_RECOVERIES	16	/* RFC 8985, 6.2, step 4 */
 #define BACKOFF_MAX	16
-#define ANSWERS_MAX	16	/* in a row without news, by which the doubling of time-outs begins anew */
+#define ANSWERS_MAX	16	/* in a row without news that put off, or shorten, a time-out */
 
 void rel_loss_init(struct rel_conn *conn)
 {
@@ -38,6 +38,7 @@ void rel_loss_init(struct rel_conn *conn)
 	loss->newest = start - 1;
 	loss->round_end = start;
 	loss->recovery_end = start;
+	loss->overtaken = start;
 	loss->window_steps = 1;
 }
 
@@ -112,6 +113,7 @@ void rel_loss_handle_acked(struct rel_conn *conn, u64 now)
 	/* Marks that nothing moves for 2^31 numbers would lie ahead. */
 	loss->round_end = rel_seq_max(loss->round_end, conn->sender.floor - REL_SPAN_MAX);
 	loss->recovery_end = rel_seq_max(loss->recovery_end, conn->sender.floor);
+	loss->overtaken = conn->sender.floor;
 	rel_loss_revive(loss);
 	timers_disarm(conn);
 	rel_loss_handle_reorder(conn, now);
@@ -226,6 +228,7 @@ void rel_loss_handle_tail(struct rel_conn *conn, u64 now)
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
 	u64 late_ns = now - conn->timer_ns[REL_TIMER_TAIL];
+	bool credit;
 
 	rel_timer_disarm(conn, REL_TIMER_TAIL);
 	if (rel_assert(sender->in_flight))
@@ -241,8 +244,9 @@ void rel_loss_handle_tail(struct rel_conn *conn, u64 now)
 		return;
 	}
 	loss->probed = true;
-	if (rel_send_fits(conn) && sender->in_flight <= conn->congestion.window_pkts &&
-	    (conn->config.native || rel_credit_allows(conn)))
+	credit = conn->config.native || rel_credit_allows(conn);
+	loss->overtaken = credit ? sender->floor : sender->next;
+	if (credit && rel_send_fits(conn) && sender->in_flight <= conn->congestion.window_pkts)
 		rel_loss_declare(conn, sender->floor + rel_bits_last(sender->flight),
 				 REL_LOST_PROBE);
 	else
@@ -274,6 +278,7 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 	u64 age_ns = conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
 
 	loss->silent = false;
+	loss->overtaken = sender->floor;	/* an answer may have left before that PROBE came */
 	/*
 	 * The peer is there, and how fast to go on is the window's business. But if nothing but probes ever
 	 * arrives (packets too large for some link), to be patient is all that helps.
@@ -289,20 +294,23 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 
 /*
  * The tail probe could only ask, for want of credit, and nothing is known to have arrived since. So what brings credit is
- * that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet) that what was sent so long before
- * it has not.
+ * that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet, and the largest reordering
+ * window) that what was sent so long before it has not.
  */
 void rel_loss_handle_grant(struct rel_conn *conn, u64 now)
 {
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
-	u64 age_ns = conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
+	u64 age_ns = 2 * (u64)conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
 
 	/* As above: if nothing but probes ever arrives, the time-out is patient. */
-	if (loss->answers >= ANSWERS_MAX)
+	if (now - rel_slot(conn, sender->floor)->sent_ns < age_ns || loss->answers >= ANSWERS_MAX)
 		return;
-	loss->answers++;
-	while (sender->in_flight && now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
+	/* Once may be chance. Again, and a time-out would have come, and been less polite. */
+	if (loss->answers++)
+		conn->congestion.ops->silent(conn);
+	while (rel_seq_before(sender->floor, loss->overtaken) &&
+	       now - rel_slot(conn, sender->floor)->sent_ns >= age_ns)
 		rel_loss_declare(conn, sender->floor, REL_LOST_PROBE);
 	/* What is repeated has a tail probe again, unless the time-out looks after younger ones. */
 	if (!sender->in_flight)

@@ -162,7 +162,7 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 	if (unlikely(conn->loss.silent))
 		rel_loss_handle_answer(conn, now);
 	granted = rel_credit_handle(conn, le32_to_cpu(header->credit), now);
-	if (unlikely(conn->loss.probed && granted && !late && !conn->config.native))
+	if (unlikely(granted && !late && rel_seq_before(conn->sender.floor, conn->loss.overtaken)))
 		rel_loss_handle_grant(conn, now);
 
 	switch (header->type) {

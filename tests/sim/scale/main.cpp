@@ -361,7 +361,8 @@ int main(int argc, char **argv)
 	app.add_option("--target", options.engine.target_us, "module parameter target_us")
 		->capture_default_str()
 		->check(CLI::Range(1, 100000));
-	app.add_option("--credit", options.engine.credit_pkts, "packets that a receiver grants, at most")
+	app.add_option("--credit", options.engine.credit_pkts,
+		   "packets that a receiver grants, at most, once the 64 of the handshake are used up")
 		->check(CLI::Range(1, 64));
 	app.add_flag("--fixed", options.engine.fixed, "no congestion control");
 	CLI11_PARSE(app, argc, argv);

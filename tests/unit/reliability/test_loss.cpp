@@ -736,19 +736,20 @@ TEST(rel_loss_handle_grant, before_a_tail_probe_more_credit_says_nothing)
 	Warm side(Asked::config());
 
 	side.send_many(2);
-	side.now += side.conn.rtt.srtt_ns + 1;
+	side.now += 2 * side.conn.rtt.srtt_ns;
 	wire_header header = side.peer_ack(side.n);
 	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
 	side.take(header);
 	EXPECT_TRUE(side.lost.empty());
+	EXPECT_EQ(side.conn.loss.answers, 0u);
 }
 
-TEST(rel_loss_handle_grant, a_round_trip_is_the_measure)
+TEST(rel_loss_handle_grant, two_round_trips_are_the_measure)
 {
 	for (u64 younger_ns : {0, 1}) {
 		Asked side;
 
-		rel_slot(&side.conn, side.n + 1)->sent_ns = side.now - side.conn.rtt.srtt_ns + younger_ns;
+		rel_slot(&side.conn, side.n + 1)->sent_ns = side.now - 2 * side.conn.rtt.srtt_ns + younger_ns;
 		const u64 due = side.next_timeout(); // the time-out
 		side.take(side.granted(side.n, 2));
 		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns) << "to the nanosecond";
@@ -818,6 +819,69 @@ TEST(rel_loss_handle_grant, answers_without_progress_do_not_put_off_time_outs_fo
 
 	side.run_timeout();
 	EXPECT_EQ(side.conn.stats.timeouts, 1u) << "at " << due;
+}
+
+// One answer without news may be chance; more would have been time-outs, which make the window smaller.
+TEST(rel_loss_handle_grant, the_window_is_smaller_from_the_second_answer_on)
+{
+	Asked side;
+
+	side.conn.congestion.ops = &rel_congestion_delay;
+	for (u32 answers = 0; answers < 4; answers++) {
+		side.take(side.granted(side.n, 2));
+		ASSERT_EQ(rel_in_flight(&side.conn), 0u);
+		EXPECT_EQ(side.conn.stats.window_cuts, answers);
+		side.send_many(2);
+		side.run_timeout();
+		EXPECT_TRUE(side.polled());
+		side.now += 100 * us;
+	}
+}
+
+TEST(rel_loss_handle_grant, what_nothing_is_given_up_for_does_not_count)
+{
+	Asked side;
+
+	for (u32 i = 0; i < 2; i++)
+		rel_slot(&side.conn, side.n + i)->sent_ns = side.now;
+	side.take(side.granted(side.n, 2));
+	EXPECT_EQ(rel_in_flight(&side.conn), 2u);
+	EXPECT_EQ(side.conn.loss.answers, 0u);
+}
+
+// An answer that left before the PROBE came ends a silence; that of the PROBE says nothing of the repeats,
+// which were sent after it.
+TEST(rel_loss_handle_grant, what_was_sent_after_the_probe_is_not_lost)
+{
+	Asked side;
+
+	side.run_timeout();
+	EXPECT_TRUE(side.polled());
+	side.now += 100 * us;
+	side.take(side.granted(side.n, 2));
+	ASSERT_EQ(side.lost, (Losses{{1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT}}));
+	EXPECT_EQ(side.conn.loss.answers, 1u) << "one header, one answer";
+	side.send_many(2);
+	side.now += 2 * side.conn.rtt.srtt_ns;
+	side.take(side.granted(side.n, 2));
+	EXPECT_EQ(side.lost.size(), 2u);
+	EXPECT_EQ(side.conn.loss.answers, 1u);
+}
+
+TEST(rel_loss_handle_grant, a_tail_probe_with_payload_overtakes_nothing)
+{
+	Warm side;
+
+	side.conn.credit.limit = side.n + 3;
+	side.send_many(2);
+	side.run_timeout();
+	ASSERT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}}));
+	side.send();
+	side.now += 2 * side.conn.rtt.srtt_ns;
+	wire_header header = side.peer_ack(side.n);
+	header.credit = cpu_to_le32(side.n + 4);
+	side.take(header);
+	EXPECT_EQ(side.lost.size(), 1u);
 }
 
 // Each arrival of what was given up too early brings credit. The PROBE is still behind it.
