@@ -86,6 +86,7 @@ Side::Side(const Wish &wish)
 	cq_attr.format = wish.format;
 	cq_attr.wait_obj = wish.wait;
 	cq_attr.wait_cond = wish.condition;
+	cntr_attr.wait_obj = wish.counter_wait;
 	av_attr.type = wish.av;
 	open(cq, [&](auto **c) { return fi_cq_open(domain.get(), &cq_attr, c, nullptr); });
 	open(av, [&](auto **v) { return fi_av_open(domain.get(), &av_attr, v, nullptr); });

@@ -74,6 +74,7 @@ struct Wish {
 	std::uint64_t rx_flags = 0;
 	std::uint64_t bind_flags = 0; // FI_SELECTIVE_COMPLETION
 	bool counters = false;
+	fi_wait_obj counter_wait = FI_WAIT_UNSPEC;
 	bool queue = true;             // else there are only counters
 	int mr_mode = 0;               // memory_mr_mode: all that there is for memory of others
 	const char *service = nullptr; // a certain endpoint number

@@ -490,8 +490,105 @@ TEST(Counters, without_a_wait_object_of_their_own)
 	attr.wait_obj = FI_WAIT_YIELD;
 	open(counter, [&](auto **c) { return fi_cntr_open(side.domain.get(), &attr, c, nullptr); });
 	EXPECT_EQ(fi_cntr_wait(counter.get(), 1, 1), -FI_ETIMEDOUT);
-	attr.wait_obj = FI_WAIT_FD;
+	attr.wait_obj = FI_WAIT_MUTEX_COND;
 	EXPECT_EQ(fi_cntr_open(side.domain.get(), &attr, &none, nullptr), -FI_ENOSYS);
+
+	int fd = -1;
+
+	EXPECT_EQ(fi_control(&counter->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
+}
+
+// A counter's descriptor is for what it counts, whoever takes it from the kernel.
+TEST(Counters, descriptor)
+{
+	Wish wish;
+
+	wish.counters = true;
+	wish.counter_wait = FI_WAIT_FD;
+
+	Pair pair(wish);
+	fid_cntr *counter = pair.b.received.get();
+	fid *waits = &counter->fid;
+	fi_wait_obj object = FI_WAIT_NONE;
+	int fd = -1;
+	char byte = 0;
+
+	ASSERT_EQ(fi_control(waits, FI_GETWAITOBJ, &object), 0);
+	EXPECT_EQ(object, FI_WAIT_FD);
+	ASSERT_EQ(fi_control(waits, FI_GETWAIT, &fd), 0);
+
+	pollfd waiting{fd, POLLIN, 0};
+	const auto quiet = [&] {
+		while (fi_trywait(pair.b.fabric.get(), &waits, 1) == -FI_EAGAIN)
+			;
+		EXPECT_EQ(poll(&waiting, 1, 0), 0);
+	};
+
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), 0);
+	EXPECT_EQ(poll(&waiting, 1, 0), 0);
+
+	// What is in the kernel's ring yet.
+	receive(pair.b, &byte);
+	inject(pair);
+	EXPECT_EQ(poll(&waiting, 1, 60000), 1);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_cntr_read(counter), 1u);
+	quiet();
+
+	// What another thread takes from it, or says, while this one sleeps.
+	receive(pair.b, &byte);
+	inject(pair);
+	pair.b.done(&byte);
+	pair.b.done(&byte);
+	EXPECT_EQ(poll(&waiting, 1, 60000), 1);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	EXPECT_EQ(fi_cntr_read(counter), 2u);
+	quiet();
+	EXPECT_EQ(fi_cntr_adderr(counter, 1), 0);
+	EXPECT_EQ(poll(&waiting, 1, 0), 1);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	quiet();
+
+	// What was counted between the last look and the question.
+	EXPECT_EQ(fi_cntr_add(counter, 1), 0);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	quiet();
+	EXPECT_EQ(fi_cntr_wait(counter, 3, 0), 0);
+}
+
+// Who sleeps on it until it has counted all of them does not miss the last one.
+TEST(Counters, descriptor_of_a_program_that_sleeps)
+{
+	Wish wish;
+
+	wish.counters = true;
+	wish.counter_wait = FI_WAIT_FD;
+	wish.queue = false;
+
+	Pair pair(wish);
+	constexpr std::uint64_t messages = 2000;
+	fid_cntr *counter = pair.b.received.get();
+	int fd = -1;
+	char byte = 0;
+
+	ASSERT_EQ(fi_control(&counter->fid, FI_GETWAIT, &fd), 0);
+
+	std::thread sender([&] {
+		for (std::uint64_t i = 0; i < messages; i++) {
+			receive(pair.b, &byte);
+			inject(pair);
+		}
+	});
+
+	for (std::uint64_t seen = 0; seen < messages; seen = fi_cntr_read(counter)) {
+		fid *waits = &counter->fid;
+		pollfd waiting{fd, POLLIN, 0};
+
+		if (fi_trywait(pair.b.fabric.get(), &waits, 1) == -FI_EAGAIN)
+			continue;
+		ASSERT_EQ(poll(&waiting, 1, 60000), 1) << "after " << seen;
+	}
+	sender.join();
 }
 
 // Who waits may have been told by a signal's handler to do something else.

@@ -43,14 +43,13 @@ int Counter::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **cntr, void 
 
 	if (wanted.events != FI_CNTR_EVENTS_COMP)
 		return -FI_ENOSYS;
-	// It has no descriptor to sleep on: fi_cntr_wait() does that.
 	if (wanted.wait_obj != FI_WAIT_NONE && wanted.wait_obj != FI_WAIT_UNSPEC &&
-		wanted.wait_obj != FI_WAIT_YIELD)
+		wanted.wait_obj != FI_WAIT_YIELD && wanted.wait_obj != FI_WAIT_FD)
 		return -FI_ENOSYS;
 	return guarded([&] {
 		auto *made = new Counter(static_cast<Domain &>(*domain), wanted, context);
 
-		if (!made->wake_.works()) {
+		if (!made->wake_.works() || !made->open_descriptor()) {
 			delete made;
 			return -FI_EMFILE;
 		}
@@ -71,16 +70,38 @@ int Counter::close(Fid *any)
 
 int Counter::control(Fid *any, int command, void *argument)
 {
-	if (command != FI_GETWAITOBJ)
-		return -FI_ENOSYS;
-	*static_cast<fi_wait_obj *>(argument) = object_of<Counter, fid_cntr>(any)->wait_;
-	return 0;
+	const auto *counter = object_of<Counter, fid_cntr>(any);
+
+	switch (command) {
+	case FI_GETWAIT:
+		if (counter->wait_ != FI_WAIT_FD)
+			return -FI_ENOSYS;
+		*static_cast<int *>(argument) = counter->descriptor_.fd();
+		return 0;
+	case FI_GETWAITOBJ: *static_cast<fi_wait_obj *>(argument) = counter->wait_; return 0;
+	default: return -FI_ENOSYS;
+	}
+}
+
+bool Counter::open_descriptor() noexcept
+{
+	if (wait_ != FI_WAIT_FD)
+		return true;
+	news_.emplace();
+	return news_->works() && descriptor_.open() && descriptor_.add(news_->fd());
+}
+
+bool Counter::counts(const CompletionQueue &queue) const
+{
+	return std::find(queues_.begin(), queues_.end(), &queue) != queues_.end();
 }
 
 void Counter::attach(CompletionQueue &queue)
 {
 	const std::lock_guard guard(lock_);
 
+	if (!counts(queue) && !descriptor_.add(queue.ring().fd()))
+		throw std::bad_alloc();
 	queues_.push_back(&queue);
 	// Who waits already must look at this one too.
 	changed();
@@ -91,14 +112,19 @@ void Counter::detach(CompletionQueue &queue)
 	const std::lock_guard guard(lock_);
 	const auto found = std::find(queues_.begin(), queues_.end(), &queue);
 
-	if (found != queues_.end())
-		queues_.erase(found);
+	if (found == queues_.end())
+		return;
+	queues_.erase(found);
+	if (!counts(queue))
+		descriptor_.remove(queue.ring().fd());
 }
 
 void Counter::changed() noexcept
 {
 	if (waiters_.load() > 0)
 		wake_.set();
+	if (news_ && watched_.exchange(false))
+		news_->set();
 }
 
 void Counter::count(bool failed) noexcept
@@ -113,6 +139,24 @@ void Counter::progress()
 
 	for (CompletionQueue *queue : queues_)
 		queue->count();
+}
+
+// What changes after it was looked at here sets news_; what the rings hold has changed nothing yet.
+bool Counter::has_changed()
+{
+	if (news_)
+		news_->clear();
+	watched_.store(true);
+	progress();
+
+	const std::lock_guard guard(lock_);
+	const std::uint64_t successes = successes_.load();
+	const std::uint64_t failures = failures_.load();
+	const bool changed = successes != told_successes_ || failures != told_failures_;
+
+	told_successes_ = successes;
+	told_failures_ = failures;
+	return changed;
 }
 
 int Counter::wait_for(std::uint64_t threshold, int timeout)

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <rdma/fi_domain.h>
@@ -32,6 +33,10 @@ public:
 	void attach(CompletionQueue &queue);
 	void detach(CompletionQueue &queue);
 
+	/// Whether one has to look at it before one sleeps on its descriptor: it is not what it was the time
+	/// before.
+	[[nodiscard]] bool has_changed();
+
 	Users &users() noexcept
 	{
 		return users_;
@@ -44,6 +49,8 @@ public:
 private:
 	Counter(Domain &domain, const fi_cntr_attr &attr, void *context);
 	void progress();
+	[[nodiscard]] bool open_descriptor() noexcept;
+	[[nodiscard]] bool counts(const CompletionQueue &queue) const;
 	int wait_for(std::uint64_t threshold, int timeout);
 	void changed() noexcept;
 
@@ -66,9 +73,14 @@ private:
 	std::atomic<std::uint64_t> successes_{0};
 	std::atomic<std::uint64_t> failures_{0};
 	std::atomic<unsigned> waiters_{0};
-	Wake wake_;       // set when it has changed and somebody waits
-	std::mutex lock_; // protects queues_; taken before that of a queue
+	Wake wake_;                        // set when it has changed and somebody waits
+	WaitSet descriptor_;               // FI_WAIT_FD: of news_ and the rings of queues_
+	std::optional<Wake> news_;         // FI_WAIT_FD: set when it has changed and somebody watches
+	std::atomic<bool> watched_{false}; // somebody may sleep on the descriptor
+	std::mutex lock_;                  // protects what follows; taken before that of a queue
 	std::vector<CompletionQueue *> queues_;
+	std::uint64_t told_successes_ = 0; // when has_changed() was asked last
+	std::uint64_t told_failures_ = 0;
 };
 
 } // namespace ibrelk::ofi

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "cntr.hpp"
@@ -76,17 +75,12 @@ CompletionQueue::CompletionQueue(
 {
 	fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &fid_ops};
 	ops = &cq_ops;
-	if (wait_ != FI_WAIT_FD)
-		return;
-	descriptor_ = ::epoll_create1(EPOLL_CLOEXEC);
-	for (const int fd : {ring_.fd(), queued_.fd()}) {
-		epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+}
 
-		if (descriptor_ >= 0 && ::epoll_ctl(descriptor_, EPOLL_CTL_ADD, fd, &event) != 0) {
-			::close(descriptor_);
-			descriptor_ = -1;
-		}
-	}
+bool CompletionQueue::open_descriptor() noexcept
+{
+	return wait_ != FI_WAIT_FD ||
+		(descriptor_.open() && descriptor_.add(ring_.fd()) && descriptor_.add(queued_.fd()));
 }
 
 result<CompletionQueue *> CompletionQueue::make(
@@ -101,8 +95,7 @@ result<CompletionQueue *> CompletionQueue::make(
 
 	auto *made = new CompletionQueue(domain, std::move(*ring), attr, context, unread);
 
-	if (made->queued_.works() && made->signalled_.works() &&
-		(attr.wait_obj != FI_WAIT_FD || made->descriptor_ >= 0))
+	if (made->queued_.works() && made->signalled_.works() && made->open_descriptor())
 		return made;
 	close(&made->fid);
 	return failure(FI_EMFILE);
@@ -139,8 +132,6 @@ int CompletionQueue::close(Fid *any)
 	// What is complete is not under way any more; no endpoint is left that would want to know of it.
 	cq->waiting_ = 0;
 	cq->collect(cq->entries_.size());
-	if (cq->descriptor_ >= 0)
-		::close(cq->descriptor_);
 	delete cq;
 	return 0;
 }
@@ -176,7 +167,7 @@ int CompletionQueue::control(Fid *any, int command, void *argument)
 	case FI_GETWAIT:
 		if (cq->wait_ != FI_WAIT_FD)
 			return -FI_ENOSYS;
-		*static_cast<int *>(argument) = cq->descriptor_;
+		*static_cast<int *>(argument) = cq->descriptor_.fd();
 		return 0;
 	case FI_GETWAITOBJ: *static_cast<fi_wait_obj *>(argument) = cq->wait_; return 0;
 	default: return -FI_ENOSYS;

@@ -80,6 +80,7 @@ private:
 	};
 
 	CompletionQueue(Domain &domain, Ring ring, const fi_cq_attr &attr, void *context, bool unread);
+	[[nodiscard]] bool open_descriptor() noexcept;
 	static result<CompletionQueue *> make(
 		Domain &domain, const fi_cq_attr &attr, void *context, bool unread);
 
@@ -130,9 +131,9 @@ private:
 	const fi_cq_wait_cond condition_;
 	const bool unread_; // by anybody: there are only counters
 	OperationPool operations_;
-	Wake queued_;         // readable while entries wait that are not in the ring any more
-	Wake signalled_;      // by fi_cq_signal()
-	int descriptor_ = -1; // FI_WAIT_FD: an epoll of the ring's and queued_
+	Wake queued_;        // readable while entries wait that are not in the ring any more
+	Wake signalled_;     // by fi_cq_signal()
+	WaitSet descriptor_; // FI_WAIT_FD: of the ring's and queued_
 
 	std::mutex lock_; // protects what follows, and is held when an operation is given back
 	Ring ring_;

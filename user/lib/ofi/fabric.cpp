@@ -6,6 +6,7 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 
+#include "cntr.hpp"
 #include "cq.hpp"
 #include "domain.hpp"
 #include "eq.hpp"
@@ -67,20 +68,27 @@ int Fabric::close(Fid *any)
 // Whether one may sleep on the descriptors of these objects: not while there is something to be read.
 int Fabric::trywait(fid_fabric *, Fid **fids, int count)
 {
-	for (int i = 0; i < count; i++) {
-		switch (fids[i]->fclass) {
-		case FI_CLASS_CQ:
-			if (object_of<CompletionQueue, fid_cq>(fids[i])->has_something())
+	return guarded([&] {
+		for (int i = 0; i < count; i++) {
+			bool news = false;
+
+			switch (fids[i]->fclass) {
+			case FI_CLASS_CQ:
+				news = object_of<CompletionQueue, fid_cq>(fids[i])->has_something();
+				break;
+			case FI_CLASS_CNTR:
+				news = object_of<Counter, fid_cntr>(fids[i])->has_changed();
+				break;
+			case FI_CLASS_EQ:
+				news = object_of<EventQueue, fid_eq>(fids[i])->has_something();
+				break;
+			default: return -FI_ENOSYS;
+			}
+			if (news)
 				return -FI_EAGAIN;
-			break;
-		case FI_CLASS_EQ:
-			if (object_of<EventQueue, fid_eq>(fids[i])->has_something())
-				return -FI_EAGAIN;
-			break;
-		default: return -FI_ENOSYS;
 		}
-	}
-	return 0;
+		return 0;
+	});
 }
 
 } // namespace ibrelk::ofi

@@ -5,6 +5,7 @@
 #include <climits>
 #include <ctime>
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -47,6 +48,31 @@ void Wake::clear() noexcept
 	std::uint64_t count;
 
 	(void)!::read(fd_, &count, sizeof(count));
+}
+
+WaitSet::~WaitSet()
+{
+	if (fd_ >= 0)
+		::close(fd_);
+}
+
+bool WaitSet::open() noexcept
+{
+	fd_ = ::epoll_create1(EPOLL_CLOEXEC);
+	return fd_ >= 0;
+}
+
+bool WaitSet::add(int fd) noexcept
+{
+	epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+
+	return fd_ < 0 || ::epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void WaitSet::remove(int fd) noexcept
+{
+	if (fd_ >= 0)
+		::epoll_ctl(fd_, EPOLL_CTL_DEL, fd, nullptr);
 }
 
 Deadline::Deadline(int timeout_ms) noexcept :

@@ -36,6 +36,30 @@ private:
 	int fd_;
 };
 
+/// A descriptor to sleep on, readable while one of several others is (epoll).
+class WaitSet
+{
+public:
+	WaitSet() noexcept = default;
+	WaitSet(const WaitSet &) = delete;
+	WaitSet &operator=(const WaitSet &) = delete;
+	~WaitSet();
+
+	/// Makes the descriptor; false: there is none left.
+	[[nodiscard]] bool open() noexcept;
+	/// One more, if it is open; false: no memory, or too many (fs.epoll.max_user_watches).
+	[[nodiscard]] bool add(int fd) noexcept;
+	void remove(int fd) noexcept;
+	/// -1 if it is not open.
+	[[nodiscard]] int fd() const noexcept
+	{
+		return fd_;
+	}
+
+private:
+	int fd_ = -1;
+};
+
 /// One of several threads that wait may take the news from another, which then looks after this time.
 inline constexpr int shared_wait_ms = 10;
 
