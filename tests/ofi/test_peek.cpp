@@ -133,8 +133,13 @@ TEST_F(Peek, discarded_messages_are_gone)
 	send(1, 1, 1);
 	Side::post([&] { return operation(FI_PEEK | FI_CLAIM, 1, &context); });
 	EXPECT_EQ(pair.b.done(&context).data, 1U);
-	Side::post([&] { return operation(FI_CLAIM | FI_DISCARD, 1, &context); });
-	pair.b.done(&context);
+	// The context says which message, which the completion tells.
+	Side::post([&] { return operation(FI_CLAIM | FI_DISCARD, 0, &context); });
+
+	const fi_cq_tagged_entry discarded = pair.b.done(&context);
+
+	EXPECT_EQ(discarded.tag, 1U);
+	EXPECT_EQ(discarded.len, 1U);
 
 	send(1, 1, 2);
 	Side::post(

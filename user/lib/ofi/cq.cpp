@@ -5,8 +5,6 @@
 #include <array>
 #include <cstring>
 
-#include <unistd.h>
-
 #include "cntr.hpp"
 #include "ep.hpp"
 #include "provider.hpp"
@@ -200,6 +198,11 @@ void CompletionQueue::describe(const Completion &completion, const Operation &op
 	entry.length = completion.length;
 	if (operation.kind == Operation::Kind::send)
 		return;
+	if (operation.kind == Operation::Kind::discard) {
+		entry.tag = operation.tag;
+		entry.length = operation.length;
+		return;
+	}
 	entry.tag = completion.tag;
 	if (completion.flags & IBRELK_CQE_IMMEDIATE) {
 		entry.data = completion.immediate;
@@ -223,7 +226,7 @@ void CompletionQueue::claimed(const Completion &completion, Operation &operation
 	if (operation.discards)
 		operation.endpoint->discard(completion.claim);
 	else
-		Endpoint::set_claim(operation.context, completion.claim);
+		Endpoint::set_claim(operation.context, completion);
 }
 
 void CompletionQueue::handle_operation(const Completion &completion, Operation &operation)

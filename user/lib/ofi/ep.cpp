@@ -72,12 +72,13 @@ std::byte *first_byte(const Message &message) noexcept
 	return message.count ? static_cast<std::byte *>(message.pieces->iov_base) : nullptr;
 }
 
-// Of a context that claims, the first word is ours.
-void *&claim_word(void *context) noexcept
-{
-	static_assert(sizeof(void *) == sizeof(std::uint64_t));
-	return static_cast<fi_context *>(context)->internal[0];
-}
+// What a context that has claimed a message, which must be a struct fi_context, says of it.
+struct Claimed {
+	std::uint64_t claim;
+	std::uint64_t tag;
+	std::uint64_t length;
+};
+static_assert(sizeof(Claimed) <= sizeof(fi_context) && alignof(Claimed) <= alignof(fi_context));
 
 // For the log.
 std::array<char, IBRELK_ADDRESS_TEXT_MAX> text_of(const Address &address) noexcept
@@ -851,9 +852,11 @@ ssize_t Endpoint::atomic(const Atomic &atomic)
 
 // ---- messages that wait -----------------------------------------------------------------------------------
 
-void Endpoint::set_claim(void *context, std::uint64_t claim) noexcept
+void Endpoint::set_claim(void *context, const Completion &peeked) noexcept
 {
-	claim_word(context) = reinterpret_cast<void *>(claim);
+	const Claimed claimed{.claim = peeked.claim, .tag = peeked.tag, .length = peeked.length};
+
+	std::memcpy(context, &claimed, sizeof(claimed));
 }
 
 ssize_t Endpoint::peek(const Message &message)
@@ -896,12 +899,17 @@ ssize_t Endpoint::receive_claimed(const Message &message)
 
 	Command command{};
 	Operation operation;
+	Claimed claimed;
 
-	command.tag = reinterpret_cast<std::uintptr_t>(claim_word(message.context));
+	std::memcpy(&claimed, message.context, sizeof(claimed));
+	command.tag = claimed.claim;
 	operation.flags = FI_RECV | space_flag(message);
 	if (message.flags & FI_DISCARD) {
+		// The kernel has said at the peek what it was.
 		command.opcode = IBRELK_OP_DISCARD;
-		operation.kind = Operation::Kind::peek;
+		operation.kind = Operation::Kind::discard;
+		operation.tag = claimed.tag;
+		operation.length = claimed.length;
 	} else {
 		command.opcode = IBRELK_OP_RECV;
 		command.flags = IBRELK_CMD_CLAIMED;

@@ -97,7 +97,7 @@ public:
 	}
 
 	/// A claim is kept in the struct fi_context that who claims must supply.
-	static void set_claim(void *context, std::uint64_t claim) noexcept;
+	static void set_claim(void *context, const Completion &peeked) noexcept;
 
 private:
 	// What counts operations of a kind.

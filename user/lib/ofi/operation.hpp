@@ -35,13 +35,20 @@ struct Fetched {
 };
 
 struct Operation {
-	enum class Kind : std::uint8_t { none, send, receive, peek }; // a read or write is like a send
+	enum class Kind : std::uint8_t {
+		none,
+		send,
+		receive,
+		peek,
+		discard
+	}; // a read or write is like a send
 
 	void *context = nullptr;
 	Endpoint *endpoint = nullptr; // nullptr: it was closed, and nobody wants to know any more
 	Counter *counter = nullptr;
 	std::byte *buffer = nullptr;
-	std::uint64_t length = 0; // of the buffer
+	std::uint64_t length = 0; // of the buffer, or of what is discarded
+	std::uint64_t tag = 0;    // of what is discarded
 	std::uint64_t flags = 0;  // of the completion: FI_SEND, FI_TAGGED, FI_RMA ...
 	std::unique_ptr<Fetched> fetched;
 	Operation *next = nullptr;
