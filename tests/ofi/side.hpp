@@ -47,7 +47,8 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-inline constexpr std::uint32_t api = FI_VERSION(1, 17);
+/// What is asked for: the newest interface of the libfabric that is used.
+inline const std::uint32_t api = fi_version();
 
 /// Hints for the provider that is tested; everything else is as fi_allocinfo() leaves it.
 Info hints();
@@ -57,6 +58,11 @@ Info get_info(const fi_info *wanted, const char *node = nullptr, const char *ser
 
 /// Bytes that say whose they are.
 std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed);
+
+/// FI_MR_UNSPEC and its like: newer headers warn of each use of these names.
+inline constexpr int mr_unspec = 0;
+inline constexpr int mr_basic = 1;
+inline constexpr int mr_scalable = 2;
 
 /// What an application must agree to so that others reach its memory.
 inline constexpr int memory_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;

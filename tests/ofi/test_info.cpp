@@ -72,22 +72,20 @@ TEST(Info, memory_needs_its_mode)
 	EXPECT_EQ(get_info(wanted.get())->caps & all, 0U);
 	for (const std::uint64_t caps : {FI_RMA, FI_MSG | FI_RMA, FI_RMA | FI_WRITE, FI_ATOMIC}) {
 		wanted->caps = caps;
-		for (const int mode :
-			{0, int{FI_MR_SCALABLE}, FI_MR_VIRT_ADDR, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED,
-				FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL}) {
+		for (const int mode : {0, mr_scalable, FI_MR_VIRT_ADDR, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED,
+			     FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL}) {
 			wanted->domain_attr->mr_mode = mode;
 			EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA)) << mode;
 		}
 		// More than what is needed is taken back, but for the older word.
 		for (const int mode :
-			{memory_mr_mode, memory_mr_mode | FI_MR_LOCAL | FI_MR_ENDPOINT, int{FI_MR_BASIC}}) {
+			{memory_mr_mode, memory_mr_mode | FI_MR_LOCAL | FI_MR_ENDPOINT, mr_basic}) {
 			wanted->domain_attr->mr_mode = mode;
 
 			const Info found = get_info(wanted.get());
 
 			ASSERT_TRUE(found) << mode;
-			EXPECT_EQ(found->domain_attr->mr_mode,
-				mode == int{FI_MR_BASIC} ? int{FI_MR_BASIC} : memory_mr_mode);
+			EXPECT_EQ(found->domain_attr->mr_mode, mode == mr_basic ? mr_basic : memory_mr_mode);
 			EXPECT_EQ(found->caps & (FI_RMA | FI_ATOMIC), caps & (FI_RMA | FI_ATOMIC));
 			EXPECT_EQ(found->caps & directions, caps & FI_WRITE ? FI_WRITE : directions);
 			EXPECT_EQ(found->caps & (FI_SEND | FI_RECV), caps & FI_MSG ? FI_SEND | FI_RECV : 0U);
@@ -99,12 +97,12 @@ TEST(Info, memory_needs_its_mode)
 	}
 
 	// Before version 1.5 the provider had the choice.
-	for (const int mode : {int{FI_MR_UNSPEC}, int{FI_MR_BASIC}}) {
+	for (const int mode : {mr_unspec, mr_basic}) {
 		fi_info *found = nullptr;
 
 		wanted->domain_attr->mr_mode = mode;
 		ASSERT_EQ(fi_getinfo(FI_VERSION(1, 4), nullptr, nullptr, 0, wanted.get(), &found), 0);
-		EXPECT_EQ(found->domain_attr->mr_mode, int{FI_MR_BASIC});
+		EXPECT_EQ(found->domain_attr->mr_mode, mr_basic);
 		fi_freeinfo(found);
 	}
 }
@@ -282,6 +280,16 @@ TEST(Info, objects_are_at_least_as_many_as_were_asked_for)
 	}
 }
 
+#if FI_VERSION_GE(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), FI_VERSION(2, 0))
+TEST(Info, knows_no_groups_of_peers)
+{
+	const Info wanted = hints();
+
+	wanted->domain_attr->max_group_id = 1;
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+}
+#endif
+
 TEST(Info, receives_may_be_of_any_level)
 {
 	const Info wanted = hints();
@@ -400,7 +408,7 @@ TEST(Info, what_there_is_not)
 			}},
 		{"completions in order",
 			[](fi_info &w) {
-				w.tx_attr->comp_order = FI_ORDER_STRICT;
+				w.tx_attr->comp_order = 0x1ff; // FI_ORDER_STRICT
 			}},
 	};
 

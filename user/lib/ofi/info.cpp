@@ -112,7 +112,7 @@ result<Offer> offer()
 bool may_share_memory(const fi_domain_attr *domain, std::uint32_t version) noexcept
 {
 	return !domain || shares_memory(domain->mr_mode) ||
-		(FI_VERSION_LT(version, FI_VERSION(1, 5)) && domain->mr_mode == FI_MR_UNSPEC);
+		(FI_VERSION_LT(version, FI_VERSION(1, 5)) && domain->mr_mode == mr_unspec);
 }
 
 // What may be done in one direction only: without any, all.
@@ -157,7 +157,7 @@ bool tx_fits(const fi_tx_attr *tx, std::uint64_t caps, const Query &query) noexc
 {
 	return !tx ||
 		(only(tx->caps, (caps & tx_caps) | secondary_caps) && only(tx->op_flags, send_flags) &&
-			only(tx->msg_order, orders_for(caps)) && tx->comp_order == FI_ORDER_NONE &&
+			only(tx->msg_order, orders_for(caps)) && tx->comp_order == 0 &&
 			tx->inject_size <= query.eager_max && tx->size <= query.sends_max &&
 			tx->iov_limit <= iov_limit && tx->rma_iov_limit <= 1);
 }
@@ -166,7 +166,7 @@ bool rx_fits(const fi_rx_attr *rx, std::uint64_t caps, const Query &query) noexc
 {
 	return !rx ||
 		(only(rx->caps, (caps & rx_caps) | secondary_caps) && only(rx->op_flags, recv_flags) &&
-			only(rx->msg_order, orders_for(caps)) && rx->comp_order == FI_ORDER_NONE &&
+			only(rx->msg_order, orders_for(caps)) && rx->comp_order == 0 &&
 			rx->size <= query.recvs_max && rx->iov_limit <= iov_limit);
 }
 
@@ -182,6 +182,16 @@ bool ep_fits(const fi_ep_attr *ep, std::uint64_t caps, const Query &query) noexc
 					ep->max_order_waw_size}) <= max_order_size(caps)));
 }
 
+// Groups of peers, of which fi_group_addr() makes addresses: there are some since libfabric 2.0.
+template<class Attributes>
+std::uint32_t groups_of(const Attributes &domain) noexcept
+{
+	if constexpr (requires { domain.max_group_id; })
+		return domain.max_group_id;
+	else
+		return 0;
+}
+
 bool domain_fits(const fi_domain_attr *domain) noexcept
 {
 	return !domain ||
@@ -189,7 +199,7 @@ bool domain_fits(const fi_domain_attr *domain) noexcept
 			domain->mr_key_size <= mr_key_size && domain->mr_iov_limit <= 1 &&
 			domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
 			domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx == 0 &&
-			domain->auth_key_size == 0 && domain->max_err_data == 0);
+			domain->auth_key_size == 0 && domain->max_err_data == 0 && groups_of(*domain) == 0);
 }
 
 bool fabric_fits(const fi_fabric_attr *fabric) noexcept
@@ -250,11 +260,11 @@ void fill_ep(fi_ep_attr &ep, const fi_ep_attr *asked, std::uint64_t caps, const 
 // Without RMA any mode is as good, and FI_MR_BASIC is not another one.
 int mr_mode_for(const fi_domain_attr *asked, std::uint64_t caps, std::uint32_t version) noexcept
 {
-	if (asked && (asked->mr_mode == FI_MR_BASIC || asked->mr_mode == FI_MR_SCALABLE))
+	if (asked && (asked->mr_mode == mr_basic || asked->mr_mode == mr_scalable))
 		return asked->mr_mode;
 	if (!(caps & all_memory_caps))
 		return 0;
-	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? static_cast<int>(FI_MR_BASIC) : memory_mr_mode;
+	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? mr_basic : memory_mr_mode;
 }
 
 // It needs no calls. Who means to make them all the same is told, as libfabric's own providers do, what he

@@ -29,8 +29,9 @@ Parameters parameters() noexcept;
 /// The mode that the environment asks for, or EINVAL, which is logged.
 result<std::uint32_t> wanted_mode() noexcept;
 
-/// Addresses are struct ibrelk_addr, as they are.
-constexpr std::uint32_t address_format = FI_PROV_SPECIFIC | 0x1b7e1;
+/// Addresses are struct ibrelk_addr, as they are. (The highest bit says that it is a provider's own format;
+/// libfabric's name for it is gone since 1.21.)
+constexpr std::uint32_t address_format = 0x8001b7e1;
 
 constexpr std::uint64_t message_caps = FI_MSG | FI_TAGGED;
 constexpr std::uint64_t message_direction_caps = FI_SEND | FI_RECV;
@@ -44,11 +45,15 @@ constexpr std::uint64_t all_caps =
 	primary_caps | message_direction_caps | memory_direction_caps | secondary_caps;
 
 /// For that it must agree to this: memory is named by its address, is there when it is registered, and has a
-/// key that the kernel makes. FI_MR_BASIC is the older word for the same.
+/// key that the kernel makes. FI_MR_BASIC is the older word for the same; it and its like are numbers here,
+/// as newer headers warn of each use of their names.
+constexpr int mr_unspec = 0;
+constexpr int mr_basic = 1;
+constexpr int mr_scalable = 2;
 constexpr int memory_mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 constexpr bool shares_memory(int mr_mode) noexcept
 {
-	return mr_mode == FI_MR_BASIC || (mr_mode & memory_mr_mode) == memory_mr_mode;
+	return mr_mode == mr_basic || (mr_mode & memory_mr_mode) == memory_mr_mode;
 }
 
 constexpr std::uint64_t level_flags =
