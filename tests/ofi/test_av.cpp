@@ -83,6 +83,25 @@ TEST(Av, what_is_no_address_is_not_inserted)
 	EXPECT_EQ(errors[1], 0);
 }
 
+// Who is not told the indices knows them from the order.
+TEST(Av, what_is_no_address_has_an_index_all_the_same)
+{
+	Side side;
+	const auto good = side.name();
+	std::vector<unsigned char> three = good;
+	std::vector<unsigned char> found(good.size());
+	std::size_t length = found.size();
+
+	three.resize(2 * good.size());
+	three.insert(three.end(), good.begin(), good.end());
+	EXPECT_EQ(fi_av_insert(side.av.get(), three.data(), 3, nullptr, 0, nullptr), 2);
+	for (const fi_addr_t index : {0, 2}) {
+		EXPECT_EQ(fi_av_lookup(side.av.get(), index, found.data(), &length), 0) << index;
+		EXPECT_EQ(found, good);
+	}
+	EXPECT_EQ(fi_av_lookup(side.av.get(), 1, found.data(), &length), -FI_EINVAL);
+}
+
 // How many there will be is a hint.
 TEST(Av, of_unknown_size)
 {

@@ -554,6 +554,14 @@ TEST(Counters, descriptor)
 	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
 	quiet();
 	EXPECT_EQ(fi_cntr_wait(counter, 3, 0), 0);
+
+	// What is as it was before, but was not meanwhile; and who slept already is woken, whoever asks then.
+	EXPECT_EQ(fi_cntr_set(counter, 0), 0);
+	EXPECT_EQ(fi_cntr_set(counter, 3), 0);
+	EXPECT_EQ(poll(&waiting, 1, 0), 1);
+	EXPECT_EQ(fi_trywait(pair.b.fabric.get(), &waits, 1), -FI_EAGAIN);
+	EXPECT_EQ(poll(&waiting, 1, 0), 1);
+	quiet();
 }
 
 // Who sleeps on it until it has counted all of them does not miss the last one.
@@ -813,10 +821,48 @@ TEST(Endpoint, needs_what_it_works_with)
 	EXPECT_EQ(fi_ep_bind(ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
 	EXPECT_EQ(fi_enable(ep.get()), 0);
 	EXPECT_EQ(fi_enable(ep.get()), -FI_EOPBADSTATE);
-	length = 4;
-	EXPECT_EQ(fi_getname(&ep->fid, name.data(), &length), -FI_ETOOSMALL);
+
+	// As much as there is room for.
+	std::array<char, 64> start{};
+
+	length = 20;
+	EXPECT_EQ(fi_getname(&ep->fid, start.data(), &length), -FI_ETOOSMALL);
 	EXPECT_LE(length, 64U);
 	EXPECT_EQ(fi_getname(&ep->fid, name.data(), &length), 0);
+	EXPECT_TRUE(std::equal(start.begin(), start.begin() + 20, name.begin()));
+	EXPECT_TRUE(std::all_of(start.begin() + 20, start.end(), [](char byte) { return byte == 0; }));
+}
+
+// Limits that one may ask for, and lower for what one needs oneself, which changes nothing. (Names that
+// libfabric has since 1.22; in its order.)
+TEST(Endpoint, tells_its_limits)
+{
+	const Side side;
+	const std::size_t message = side.info->ep_attr->max_msg_size;
+	const std::size_t injected = side.info->tx_attr->inject_size;
+	const std::array<std::size_t, 8> limits = {
+		message, message, message, 64, injected, injected, injected, 64};
+
+	for (std::size_t i = 0; i < limits.size(); i++) {
+		const int option = 12 + static_cast<int>(i);
+		std::size_t value = 0;
+		std::size_t length = sizeof(value);
+
+		EXPECT_EQ(fi_getopt(&side.ep->fid, FI_OPT_ENDPOINT, option, &value, &length), 0) << option;
+		EXPECT_EQ(value, limits[i]) << option;
+		for (const std::size_t less : {limits[i], std::size_t{1}}) {
+			EXPECT_EQ(fi_setopt(&side.ep->fid, FI_OPT_ENDPOINT, option, &less, sizeof(less)), 0)
+				<< option;
+		}
+		value++;
+		EXPECT_EQ(
+			fi_setopt(&side.ep->fid, FI_OPT_ENDPOINT, option, &value, sizeof(value)), -FI_EINVAL)
+			<< option;
+		EXPECT_EQ(fi_setopt(&side.ep->fid, FI_OPT_ENDPOINT, option, &value, 1), -FI_EINVAL) << option;
+		length = 1;
+		EXPECT_EQ(fi_getopt(&side.ep->fid, FI_OPT_ENDPOINT, option, &value, &length), -FI_ETOOSMALL)
+			<< option;
+	}
 }
 
 TEST(Endpoint, what_it_works_with_stays_open)

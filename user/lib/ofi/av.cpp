@@ -132,19 +132,27 @@ void AddressVector::detach(Endpoint &endpoint)
 fi_addr_t AddressVector::add(const ::ibrelk_addr &address)
 {
 	const std::lock_guard guard(lock_);
+	fi_addr_t index = entries_.size();
 
 	if (holes_.empty()) {
-		entries_.emplace_back(address);
-		return entries_.size() - 1;
+		entries_.emplace_back();
+	} else {
+		// The lowest, as FI_AV_TABLE has it.
+		index = holes_.front();
+		std::pop_heap(holes_.begin(), holes_.end(), std::greater{});
+		holes_.pop_back();
 	}
-
-	// The lowest, as FI_AV_TABLE has it.
-	const fi_addr_t index = holes_.front();
-
-	std::pop_heap(holes_.begin(), holes_.end(), std::greater{});
-	holes_.pop_back();
 	entries_[index] = address;
+	for (Endpoint *endpoint : endpoints_)
+		endpoint->meet();
 	return index;
+}
+
+void AddressVector::skip()
+{
+	const std::lock_guard guard(lock_);
+
+	entries_.emplace_back();
 }
 
 // Inserting is done when the call is; who wants to be told by an event is.
@@ -181,6 +189,9 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 			if (is_peer(address)) {
 				index = av.add(address);
 				inserted++;
+			} else if (!indices) {
+				// Who does not ask for indices counts them.
+				av.skip();
 			}
 			if (indices)
 				indices[i] = index;

@@ -41,6 +41,8 @@ public:
 private:
 	AddressVector(Domain &domain, const fi_av_attr &attr, void *context);
 	fi_addr_t add(const ::ibrelk_addr &address);
+	/// An index that is nobody's.
+	void skip();
 	int finish(int inserted, void *context);
 
 	static int close(Fid *any);

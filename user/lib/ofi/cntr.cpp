@@ -104,7 +104,8 @@ void Counter::attach(CompletionQueue &queue)
 		throw std::bad_alloc();
 	queues_.push_back(&queue);
 	// Who waits already must look at this one too.
-	changed();
+	if (waiters_.load() > 0)
+		wake_.set();
 }
 
 void Counter::detach(CompletionQueue &queue)
@@ -121,6 +122,7 @@ void Counter::detach(CompletionQueue &queue)
 
 void Counter::changed() noexcept
 {
+	changes_.fetch_add(1);
 	if (waiters_.load() > 0)
 		wake_.set();
 	if (news_ && watched_.exchange(false))
@@ -141,22 +143,27 @@ void Counter::progress()
 		queue->count();
 }
 
-// What changes after it was looked at here sets news_; what the rings hold has changed nothing yet.
+// News stay to be seen by whoever sleeps already, until somebody is about to sleep who has heard of them.
+// What changes after that sets them again.
 bool Counter::has_changed()
 {
+	const auto tell = [this] {
+		const std::lock_guard guard(lock_);
+		const std::uint64_t changes = changes_.load();
+		const bool changed = changes != told_changes_;
+
+		told_changes_ = changes;
+		return changed;
+	};
+
+	progress();
+	if (tell())
+		return true;
 	if (news_)
 		news_->clear();
 	watched_.store(true);
 	progress();
-
-	const std::lock_guard guard(lock_);
-	const std::uint64_t successes = successes_.load();
-	const std::uint64_t failures = failures_.load();
-	const bool changed = successes != told_successes_ || failures != told_failures_;
-
-	told_successes_ = successes;
-	told_failures_ = failures;
-	return changed;
+	return tell();
 }
 
 int Counter::wait_for(std::uint64_t threshold, int timeout)

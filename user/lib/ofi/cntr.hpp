@@ -72,6 +72,7 @@ private:
 	const fi_wait_obj wait_;
 	std::atomic<std::uint64_t> successes_{0};
 	std::atomic<std::uint64_t> failures_{0};
+	std::atomic<std::uint64_t> changes_{0}; // how often they have changed
 	std::atomic<unsigned> waiters_{0};
 	Wake wake_;                        // set when it has changed and somebody waits
 	WaitSet descriptor_;               // FI_WAIT_FD: of news_ and the rings of queues_
@@ -79,8 +80,7 @@ private:
 	std::atomic<bool> watched_{false}; // somebody may sleep on the descriptor
 	std::mutex lock_;                  // protects what follows; taken before that of a queue
 	std::vector<CompletionQueue *> queues_;
-	std::uint64_t told_successes_ = 0; // when has_changed() was asked last
-	std::uint64_t told_failures_ = 0;
+	std::uint64_t told_changes_ = 0; // of which has_changed() has told
 };
 
 } // namespace ibrelk::ofi

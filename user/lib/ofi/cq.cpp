@@ -534,7 +534,9 @@ ssize_t CompletionQueue::readerr(fid_cq *any, fi_cq_err_entry *entry, std::uint6
 	entry->olen = failed.missing;
 	entry->err = failed.error;
 	entry->prov_errno = -failed.status;
-	// There is nothing more to say; the buffer for it is the caller's.
+	// There is nothing more to say; the buffer for it is the caller's, if he has one.
+	if (!entry->err_data_size)
+		entry->err_data = nullptr;
 	entry->err_data_size = 0;
 	if (!(flags & FI_PEEK))
 		cq.pop();

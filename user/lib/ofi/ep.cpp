@@ -362,14 +362,14 @@ int Endpoint::enable()
 
 	if (!mode)
 		return -mode.error();
-	if (const int error = open_way(tx_))
-		return error;
-	// Who is not enabled may be closed, or enabled again.
+	// Who is not enabled, or only half, may be closed, or enabled again.
 	Undo close_tx([this] { close_way(tx_); });
-
-	if (const int error = open_way(rx_))
-		return error;
 	Undo close_rx([this] { close_way(rx_); });
+
+	for (Way *way : {&tx_, &rx_}) {
+		if (const int error = open_way(*way))
+			return error;
+	}
 
 	EndpointOptions options;
 
@@ -425,16 +425,39 @@ int Endpoint::control(Fid *any, int command, void *argument)
 	}
 }
 
+// How much there may be of what an option is about; none of those, if nothing. By number, as older headers do
+// not have these names.
+std::optional<std::size_t> Endpoint::most_of(int option) const noexcept
+{
+	switch (option) {
+	case 12: // FI_OPT_MAX_MSG_SIZE
+	case 13: // FI_OPT_MAX_TAGGED_SIZE
+	case 14: // FI_OPT_MAX_RMA_SIZE
+		return domain_.query().message_max;
+	case 16: // FI_OPT_INJECT_MSG_SIZE
+	case 17: // FI_OPT_INJECT_TAGGED_SIZE
+	case 18: // FI_OPT_INJECT_RMA_SIZE
+		return domain_.query().eager_max;
+	case 15: // FI_OPT_MAX_ATOMIC_SIZE
+	case 19: // FI_OPT_INJECT_ATOMIC_SIZE
+		return IBRELK_ATOMIC_BYTES;
+	default: return std::nullopt;
+	}
+}
+
 int Endpoint::getopt(fid_t any, int level, int option, void *value, std::size_t *length)
 {
 	auto *ep = object_of<Endpoint, fid_ep>(any);
 
-	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+	const auto most = ep->most_of(option);
+	const std::size_t size = most ? *most : ep->min_multi_recv_;
+
+	if (level != FI_OPT_ENDPOINT || (option != FI_OPT_MIN_MULTI_RECV && !most))
 		return -FI_ENOPROTOOPT;
-	if (*length < sizeof(std::size_t))
+	if (*length < sizeof(size))
 		return -FI_ETOOSMALL;
-	std::memcpy(value, &ep->min_multi_recv_, sizeof(std::size_t));
-	*length = sizeof(std::size_t);
+	std::memcpy(value, &size, sizeof(size));
+	*length = sizeof(size);
 	return 0;
 }
 
@@ -442,11 +465,18 @@ int Endpoint::setopt(fid_t any, int level, int option, const void *value, std::s
 {
 	auto *ep = object_of<Endpoint, fid_ep>(any);
 
-	if (level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV)
+	const auto most = ep->most_of(option);
+	std::size_t size = 0;
+
+	if (level != FI_OPT_ENDPOINT || (option != FI_OPT_MIN_MULTI_RECV && !most))
 		return -FI_ENOPROTOOPT;
-	if (length != sizeof(std::size_t))
+	if (length != sizeof(size))
 		return -FI_EINVAL;
-	std::memcpy(&ep->min_multi_recv_, value, sizeof(std::size_t));
+	std::memcpy(&size, value, sizeof(size));
+	// Who will do with less may have more.
+	if (most)
+		return size <= *most ? 0 : -FI_EINVAL;
+	ep->min_multi_recv_ = size;
 	return 0;
 }
 
@@ -477,10 +507,8 @@ int Endpoint::getname(fid_t any, void *address, std::size_t *length)
 	if (!ep->kernel_)
 		return -FI_EOPBADSTATE;
 	*length = sizeof(ep->local_);
-	if (room < sizeof(ep->local_))
-		return -FI_ETOOSMALL;
-	std::memcpy(address, &ep->local_, sizeof(ep->local_));
-	return 0;
+	std::memcpy(address, &ep->local_, std::min(room, sizeof(ep->local_)));
+	return room < sizeof(ep->local_) ? -FI_ETOOSMALL : 0;
 }
 
 // ---- peers ------------------------------------------------------------------------------------------------
@@ -534,6 +562,17 @@ void Endpoint::forget(fi_addr_t index)
 	std::replace(sources_.begin(), sources_.end(), index, static_cast<fi_addr_t>(FI_ADDR_NOTAVAIL));
 }
 
+void Endpoint::meet() noexcept
+{
+	const std::lock_guard guard(lock_);
+
+	forgotten_++;
+	if (!strangers_)
+		return;
+	std::replace(sources_.begin(), sources_.end(), stranger, static_cast<fi_addr_t>(FI_ADDR_NOTAVAIL));
+	strangers_ = false;
+}
+
 fi_addr_t Endpoint::source(Peer peer)
 {
 	std::uint64_t forgotten = 0;
@@ -543,14 +582,14 @@ fi_addr_t Endpoint::source(Peer peer)
 
 		forgotten = forgotten_;
 		if (peer < sources_.size() && sources_[peer] != FI_ADDR_NOTAVAIL)
-			return sources_[peer];
+			return sources_[peer] == stranger ? FI_ADDR_NOTAVAIL : sources_[peer];
 	}
 
 	const auto address = kernel_->peer_query(peer);
 	const fi_addr_t index = address ? av_->find(address->raw()) : FI_ADDR_NOTAVAIL;
 
 	// Now the other way round is known too, but for the sake of a send it is found out anew.
-	if (index == FI_ADDR_NOTAVAIL)
+	if (!address)
 		return index;
 	try {
 		const std::lock_guard guard(lock_);
@@ -559,7 +598,8 @@ fi_addr_t Endpoint::source(Peer peer)
 			return index;
 		if (peer >= sources_.size())
 			sources_.resize(peer + 1, FI_ADDR_NOTAVAIL);
-		sources_[peer] = index;
+		sources_[peer] = index == FI_ADDR_NOTAVAIL ? stranger : index;
+		strangers_ |= index == FI_ADDR_NOTAVAIL;
 	} catch (const std::bad_alloc &) {
 		// It is looked for again the next time.
 		return index;

@@ -86,6 +86,8 @@ public:
 	void discard(std::uint64_t claim);
 	/// An index of the address vector does not mean what it did.
 	void forget(fi_addr_t index);
+	/// The address vector has one more.
+	void meet() noexcept;
 	/// The index of who sent something, FI_ADDR_NOTAVAIL if the address vector does not have him.
 	fi_addr_t source(Peer peer);
 	/// What was to be thrown away, if there is room by now.
@@ -125,6 +127,7 @@ private:
 	~Endpoint();
 
 	int enable();
+	[[nodiscard]] std::optional<std::size_t> most_of(int option) const noexcept;
 	void set_local(const void *address) noexcept;
 	int open_way(Way &way);
 	void close_way(Way &way) noexcept;
@@ -173,10 +176,13 @@ private:
 
 	// What an index is to the kernel, and the other way round.
 	static constexpr Peer unknown = IBRELK_PEER_ANY;
+	// A source that was looked for, and is not in the address vector. (FI_ADDR_NOTAVAIL: it was not.)
+	static constexpr fi_addr_t stranger = FI_ADDR_NOTAVAIL - 1;
 	std::mutex lock_; // protects what follows; taken after that of a queue or an address vector
 	std::vector<Peer> peers_;
 	std::vector<fi_addr_t> sources_;
-	std::uint64_t forgotten_ = 0;         // how often an index has become another one
+	std::uint64_t forgotten_ = 0;         // how often the address vector has changed
+	bool strangers_ = false;              // sources_ has some
 	std::vector<std::uint64_t> discards_; // claims for which there was no room
 	std::vector<Peer> lost_;              // peers of which the log knows
 };

@@ -186,8 +186,8 @@ ssize_t EventQueue::readerr(fid_eq *any, fi_eq_err_entry *entry, std::uint64_t f
 	if (eq.events_.empty() || !eq.events_.front().error.err)
 		return -FI_EAGAIN;
 
-	// There is nothing more to say; the buffer for it is the caller's.
-	void *const room = entry->err_data;
+	// There is nothing more to say; the buffer for it is the caller's, if he has one.
+	void *const room = entry->err_data_size ? entry->err_data : nullptr;
 
 	*entry = eq.events_.front().error;
 	entry->err_data = room;
