@@ -30,7 +30,7 @@ demo: module user ## two nodes exchange verified messages over a lossy wire, the
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
 check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
-	@tests/check.sh unit fuzz kunit+sim model lab
+	@tests/check.sh unit fuzz kunit+sim+adapter model lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
@@ -45,7 +45,7 @@ check-model: deps ## spin explores the model of the handshake with two faults
 	@tests/check.sh model-long
 
 check-kunit: user ## KUnit suites in a UML kernel with KASAN and lockdep
-	@tests/check.sh kunit
+	@tests/check.sh kunit+adapter
 
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab

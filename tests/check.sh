@@ -3,7 +3,7 @@
 # does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side:
 # those that leave a processor idle, and wait for no other's time.
 #
-# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|kunit-long|lab|lab-long|mpich[+...] ...
+# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|adapter|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -124,7 +124,7 @@ part_sim()
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
-	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
+	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table --stride 3
 	counted "steps, documented" steps_documented
 	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
@@ -169,6 +169,7 @@ part_sim_long()
 {
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 20
+	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
 	counted "allocations, UC" "$build/tests/sim/ibrelk-steps" alloc uc-reliable
 	counted "allocations, UD" "$build/tests/sim/ibrelk-steps" alloc ud-reliable
 	counted "allocations, sanitizers" "$build/tests/sim/ibrelk-steps-asan" alloc --stride 61
@@ -198,8 +199,13 @@ part_kunit()
 	counted suites "$root/tests/kunit/check.sh"
 	counted failnth "$root/tests/kunit/failnth.sh"
 	counted "the interface" "$root/tests/kunit/abi.sh"
-	counted adapter "$root/tests/kunit/adapter.sh"
 	sums
+}
+
+# The same kernel, with adapters.
+part_adapter()
+{
+	"$root/tests/kunit/adapter.sh"
 }
 
 # Also on the newest kernel, with two CPUs, where UML is several times slower. (6.1's KUnit offers its tests no user

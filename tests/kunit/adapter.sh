@@ -36,7 +36,7 @@ for mode in uc-reliable ud-reliable rc-reliable auto; do
 	test "$mode" 4096 "
 		tc qdisc add dev v0 root netem loss 1% duplicate 2% reorder 10% 50% delay 100us &&
 			tc qdisc add dev v1 root netem loss 1% duplicate 2% reorder 10% 50% delay 100us || exit 1
-		$tools/ibrelk-perf bandwidth --self 10.9.0.1 10.9.0.2 --mode $mode --verify --mixed --window 16 --timeout 120 \
+		$tools/ibrelk-perf bandwidth --self 10.9.0.1 10.9.0.2 --mode $mode --verify --mixed --window 16 --timeout 900 \
 			--size 8,5000,40000,300000,3000000 --iterations 40 --counters || exit 1
 		written=\$($tools/ibrelk show paths --counters | grep -o 'tx_written=[0-9]*' | cut -d= -f2 | sort -n | tail -n 1)
 		echo \"\${written:-0} fragments were written\"

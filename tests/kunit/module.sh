@@ -8,6 +8,9 @@ build=${IBRELK_KUNIT_BUILD:-$root/build/kunit}/module
 kernel=${IBRELK_UML:-$("$root/tests/uml/build.sh")}
 
 mkdir -p "$build/user"
+# Several may want it at once.
+exec 9>"$build.lock"
+flock 9
 cp -rsf "$root/Kbuild" "$root/kernel" "$build/"
 cp -rsf "$root/user/include" "$build/user/"
 find "$build" -xtype l -delete
