@@ -550,8 +550,11 @@ losses()
 			wire 0 0 netem
 			suffix=_netem
 		fi
-		# Enough for what chance does to one run not to be what is seen.
-		ours rate "$1" 8 8000 200 64
+		# Enough for what chance does to one run not to be what is seen; of RC not, where each message is a packet.
+		case $1 in
+		rc-*) ours rate "$1" 8 8000 200 64 ;;
+		*) ours rate "$1" 8 24000 200 64 ;;
+		esac
 		ours bandwidth "$1" 4096 6000 100 64
 		# 64 outstanding, as perftest has 128: with a delay, fewer are in step, and which ones is chance.
 		ours bandwidth "$1" 65536 800 64 64
