@@ -95,7 +95,7 @@ result<CompletionQueue *> CompletionQueue::make(
 
 	if (made->queued_.works() && made->signalled_.works() && made->open_descriptor())
 		return made;
-	close(&made->fid);
+	delete made;
 	return failure(FI_EMFILE);
 }
 

@@ -78,7 +78,7 @@ struct Claimed {
 	std::uint64_t tag;
 	std::uint64_t length;
 };
-static_assert(sizeof(Claimed) <= sizeof(fi_context) && alignof(Claimed) <= alignof(fi_context));
+static_assert(sizeof(Claimed) <= sizeof(fi_context));
 
 // For the log.
 std::array<char, IBRELK_ADDRESS_TEXT_MAX> text_of(const Address &address) noexcept
