@@ -124,7 +124,7 @@ part_sim()
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
-	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table --stride 3
+	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
 	counted "steps, documented" steps_documented
 	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
@@ -169,7 +169,6 @@ part_sim_long()
 {
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 20
-	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
 	counted "allocations, UC" "$build/tests/sim/ibrelk-steps" alloc uc-reliable
 	counted "allocations, UD" "$build/tests/sim/ibrelk-steps" alloc ud-reliable
 	counted "allocations, sanitizers" "$build/tests/sim/ibrelk-steps-asan" alloc --stride 61

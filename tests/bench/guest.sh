@@ -550,7 +550,7 @@ losses()
 			wire 0 0 netem
 			suffix=_netem
 		fi
-		# Enough for what chance does to one run not to be what is seen; of RC not, where each message is a packet.
+		# Enough for what chance does to one run not to be what is seen. Of RC each message is a packet; of ours 16 are.
 		case $1 in
 		rc-*) ours rate "$1" 8 8000 200 64 ;;
 		*) ours rate "$1" 8 24000 200 64 ;;

@@ -10,7 +10,7 @@
 //	ibrelk-steps slow [MODE]		a process loses its memory, and its descriptors later
 //	ibrelk-steps --rst			the table, for the documentation
 //	... --trace				says what happens
-//	... --stride K				of the allocations, or of the table's cells, only each Kth
+//	... --stride K				of the allocations only each Kth
 //	... --seeds N				each with as many seeds, which decide who is faster
 //	... --failures F			ends after so many failures (20)
 
@@ -678,15 +678,12 @@ struct sim_config config()
 
 void run_table(const Options &options, Tally &tally)
 {
-	u64 cell = 0;
-
 	for (const auto &mode : modes)
 		for (int step = 0; step < steps; step++)
 			for (int cause = 0; cause < causes; cause++) {
 				const Row &row = table[step];
 				if (!options.wants(1, row.name) || !options.wants(2, cause_name[cause]) ||
-					!options.wants(3, mode.name) || (row.written && !mode.written) ||
-					cell++ % options.stride)
+					!options.wants(3, mode.name) || (row.written && !mode.written))
 					continue;
 				for (u64 seed = 1; seed <= options.seeds && tally.failed < options.failures;
 					seed++) {
