@@ -23,8 +23,11 @@
 #include "memory.h"
 #include "params.h"
 #include "pins.h"
+#include "user.h"
 
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
+#define USER_SHARE		2	/* ... and those of one user than this part of that */
+#define USER_WORKERS		64	/* a user's at a time; all users together have WQ_MAX_ACTIVE */
 #define READERS_STOP		0x40000000	/* the worker waits for the last reader */
 
 /**
@@ -43,11 +46,13 @@ struct ibr_stretch {
 
 /**
  * struct ibr_bounce - what stands in for a window that cannot be pinned
+ * @user: whose; the address space that it belongs to keeps him
  * @bytes: its size
  * @filled: bytes from its start that hold data for the user
  * @data: the data
  */
 struct ibr_bounce {
+	struct ibr_user *user;
 	u32 bytes;
 	u32 filled;
 	u8 data[];
@@ -323,26 +328,32 @@ static void ibr_bounce_free(struct ibr_bounce *bounce)
 {
 	if (!bounce)
 		return;
+	atomic64_sub(bounce->bytes, &bounce->user->bounced);
 	atomic64_sub(bounce->bytes, &bounce_bytes);
 	kvfree(bounce);
 }
 
-static struct ibr_bounce *ibr_bounce_alloc(u32 length)
+static struct ibr_bounce *ibr_bounce_alloc(struct ibr_user *user, u32 length)
 {
 	u64 limit = min((u64)READ_ONCE(bounce_max_mib) << 20,
 			((u64)totalram_pages() << PAGE_SHIFT) / BOUNCE_SHARE);
 	struct ibr_bounce *bounce;
 
+	if ((u64)atomic64_add_return(length, &user->bounced) > div_u64(limit, USER_SHARE))
+		goto uncharge_user;
 	if ((u64)atomic64_add_return(length, &bounce_bytes) > limit)
 		goto uncharge;
 	bounce = kvmalloc(struct_size(bounce, data, length), GFP_KERNEL_ACCOUNT);
 	if (!bounce)
 		goto uncharge;
+	bounce->user = user;
 	bounce->bytes = length;
 	return bounce;
 
 uncharge:
 	atomic64_sub(length, &bounce_bytes);
+uncharge_user:
+	atomic64_sub(length, &user->bounced);
 	return NULL;
 }
 
@@ -397,7 +408,7 @@ static struct ibr_bounce *ibr_umem_bounce(struct ibr_umem *umem, u64 offset, u32
 		bounce = NULL;
 	}
 	if (!bounce)
-		bounce = ibr_bounce_alloc(length);
+		bounce = ibr_bounce_alloc(umem->space->user, length);
 	if (!bounce)
 		return ERR_PTR(-ENOMEM);
 
@@ -583,11 +594,66 @@ static bool umem_copies(const struct ibr_umem *umem)
 	return !umem->released || umem->whole || ibr_umem_is_bounced(umem);
 }
 
+/* ---- workers --------------------------------------------------------------------------------- */
+
+/* Those that work, or wait for their turn. */
+static atomic_t umems_working = ATOMIC_INIT(0);
+
+static struct ibr_space *umem_space(const struct ibr_umem *umem)
+{
+	return (umem->whole ?: umem)->space;
+}
+
+/* Whether one more of a user's may work now. Else it does as soon as another one of his has done so. */
+static bool umem_takes_turn(struct ibr_umem *umem)
+{
+	struct ibr_user *user = umem_space(umem)->user;
+	bool now;
+
+	umem->turn = true;
+	spin_lock_bh(&user->lock);
+	now = user->running < USER_WORKERS;
+	if (now)
+		user->running++;
+	else
+		list_add_tail(&umem->waiting, &user->waiting);
+	spin_unlock_bh(&user->lock);
+	return now;
+}
+
+static void umem_pass_turn(struct ibr_user *user)
+{
+	struct ibr_umem *next;
+
+	spin_lock_bh(&user->lock);
+	next = list_first_entry_or_null(&user->waiting, struct ibr_umem, waiting);
+	if (next)
+		list_del(&next->waiting);
+	else
+		user->running--;
+	spin_unlock_bh(&user->lock);
+	if (next)
+		queue_work(ibr_memory_queue, &next->work);
+}
+
+/* What only has to be let go of does not wait behind what may wait for a process that is not there. */
+static void umem_queue(struct ibr_umem *umem)
+{
+	umem->turn = false;
+	atomic_inc(&umems_working);
+	if (!umem_copies(umem))
+		queue_work(ibr_pins_queue, &umem->work);
+	else if (umem_takes_turn(umem))
+		queue_work(ibr_memory_queue, &umem->work);
+}
+
 static void ibr_umem_work(struct work_struct *work)
 {
 	struct ibr_umem *umem = container_of(work, struct ibr_umem, work);
 	void (*released)(struct ibr_umem *umem) = umem->released;
-	struct mm_struct *mm = (umem->whole ?: umem)->space->mm;
+	struct ibr_space *space = umem_space(umem);
+	struct mm_struct *mm = space->mm;
+	bool turn = umem->turn;
 	struct ibr_bounce *spare = NULL;
 	struct mem_cgroup *memcg = NULL, *old = NULL;
 	/* To be the last that lets go of a process's memory may take long. */
@@ -596,6 +662,7 @@ static void ibr_umem_work(struct work_struct *work)
 	u64 index;
 
 	atomic_sub(READERS_STOP, &umem->readers);
+	ibr_space_get(space);
 
 	/*
 	 * A worker's allocations would be charged to nobody, and its user accesses go nowhere, but
@@ -643,12 +710,11 @@ static void ibr_umem_work(struct work_struct *work)
 	} else {
 		umem->ready(umem);
 	}
-}
 
-/* What only has to be let go of does not wait behind what may wait for a process that is not there. */
-static void umem_queue(struct ibr_umem *umem)
-{
-	queue_work(umem_copies(umem) ? ibr_memory_queue : ibr_pins_queue, &umem->work);
+	if (turn)
+		umem_pass_turn(space->user);
+	ibr_space_put(space);
+	atomic_dec(&umems_working);
 }
 
 /*
@@ -971,8 +1037,14 @@ void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 lengt
 
 void ibr_memory_drain(void)
 {
-	/* Of what a worker ends, bounced data may be left to be copied, by one more work, which is the last. */
-	flush_workqueue(ibr_memory_queue);
+	/*
+	 * Each that ends may leave bounced data to be copied, by one more work, and lets one more of its user's have its
+	 * turn. What there is when none is left has only not returned yet.
+	 */
+	do {
+		flush_workqueue(ibr_memory_queue);
+		flush_workqueue(ibr_pins_queue);
+	} while (atomic_read(&umems_working));
 	flush_workqueue(ibr_memory_queue);
 	flush_workqueue(ibr_pins_queue);
 }

@@ -75,6 +75,8 @@ struct ibr_umem_window {
  * @limit: pages that the process may have pinned, if a worker is going to pin some; else IBR_LIMIT_OWN
  * @want: index of the first window that shall be resident
  * @work: the worker
+ * @waiting: in user->waiting: there is none yet
+ * @turn: has one of those that its user may have at a time
  * @ready: set by the owner before it calls ibr_umem_advance()
  * @released: set by ibr_umem_finish()
  * @whole: of a part: what it is a part of
@@ -93,6 +95,8 @@ struct ibr_umem {
 	unsigned long limit;
 	u64 want;
 	struct work_struct work;
+	struct list_head waiting;
+	bool turn;
 	void (*ready)(struct ibr_umem *umem);
 	void (*released)(struct ibr_umem *umem);
 	struct ibr_umem *whole;

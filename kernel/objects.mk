@@ -2,7 +2,7 @@
 # What the module consists of: for ../Kbuild, and for the KUnit module, which is the same with the
 # suites added.
 
-ibr-objects := main.o chardev.o command.o ring.o memory.o pins.o region.o atomic.o
+ibr-objects := main.o chardev.o command.o ring.o memory.o pins.o user.o region.o atomic.o
 ibr-objects += endpoint.o flow.o send.o recv.o message.o rendezvous.o
 ibr-objects += match.o frag.o path.o drive.o stats.o
 ibr-objects += device.o connect.o lane.o

@@ -26,6 +26,7 @@
 #include <ibrelk/uapi.h>
 
 #include "pins.h"
+#include "user.h"
 
 #define FLUSH_DELAY_MS		10	/* what is to be unpinned stays so no longer than this */
 #define IDLE_MS			5000	/* nor does what is idle */
@@ -379,6 +380,7 @@ static void space_free_work(struct work_struct *work)
 	struct ibr_space *space = container_of(work, struct ibr_space, free_work);
 
 	mmdrop(space->mm);
+	ibr_user_put(space->user);
 	kfree(space);
 }
 
@@ -424,6 +426,11 @@ static struct ibr_space *space_alloc(struct mm_struct *mm)
 
 	if (!space)
 		return NULL;
+	space->user = ibr_user_get_current();
+	if (!space->user) {
+		kfree(space);
+		return NULL;
+	}
 	mmgrab(mm);
 	space->mm = mm;
 	refcount_set(&space->refs, 1);
@@ -775,7 +782,8 @@ int ibr_pins_init(void)
 	ibr_pins_queue = alloc_workqueue("ibrelk_pins", WQ_UNBOUND, 0);
 	if (!ibr_pins_queue)
 		goto err_cache;
-	ibr_memory_queue = alloc_workqueue("ibrelk_memory", WQ_UNBOUND, 0);
+	/* Each may wait for somebody's file system; memory.c sees to it that it is not always the same one's. */
+	ibr_memory_queue = alloc_workqueue("ibrelk_memory", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	if (!ibr_memory_queue)
 		goto err_queue;
 	return 0;

@@ -19,6 +19,7 @@
 #define IBR_PINS_INLINE		3	/* pages of a buffer of 8 KiB, wherever it starts */
 
 struct ibr_pins;
+struct ibr_user;
 struct ibrelk_endpoint_info;
 struct mm_struct;
 struct page;
@@ -27,6 +28,7 @@ struct page;
  * struct ibr_space - an address space whose memory is pinned
  * @notifier: by which the kernel tells what becomes of it; one for all endpoints of a process
  * @mm: the address space, referenced (mmgrab)
+ * @user: whose process it is, or was when it opened its first endpoint or region
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
  * @watched: has a notifier; without, nothing stays pinned
@@ -48,6 +50,7 @@ struct page;
 struct ibr_space {
 	struct mmu_notifier notifier;
 	struct mm_struct *mm;
+	struct ibr_user *user;
 	refcount_t refs;
 	struct work_struct free_work;
 	bool watched;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <linux/capability.h>
 #include <linux/mempolicy.h>
+#include <linux/userfaultfd.h>
 #include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
@@ -1683,6 +1684,119 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 		return 0;
 	}),
 		0);
+}
+
+// ---- memory that nobody brings --------------------------------------------------------------------
+
+// Pages of which each access waits, from now on, until this is closed; nobody answers (userfaultfd).
+class Withheld
+{
+public:
+	Withheld() : fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)))
+	{
+		uffdio_api api{};
+
+		api.api = UFFD_API;
+		KTAP_REQUIRE(fd_.get() >= 0);
+		KTAP_REQUIRE_EQUAL(control(fd_.get(), UFFDIO_API, &api), 0);
+	}
+	// Returns 0, or an error.
+	int withhold(const Pages &pages)
+	{
+		uffdio_register range{};
+
+		range.range.start = address_of(pages.data());
+		range.range.len = pages.size();
+		range.mode = UFFDIO_REGISTER_MODE_MISSING;
+		if (const int error = control(fd_.get(), UFFDIO_REGISTER, &range))
+			return error;
+		return ::madvise(pages.data(), pages.size(), MADV_DONTNEED) ? -errno : 0;
+	}
+
+private:
+	Fd fd_;
+};
+
+// Becomes somebody who may pin nothing, so that all that he receives is bounced. False: it cannot.
+bool become_bounced(uid_t user)
+{
+	const rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+
+	return !::setrlimit(RLIMIT_MEMLOCK, &none) && !::setgid(nobody) && !::setuid(user);
+}
+
+// Receives into memory that is withheld before the messages come: for each a worker waits for it.
+int receive_withheld(Ends &node, unsigned count, Withheld &withheld, const Pages &pages)
+{
+	std::memset(pages.data(), 1, pages.size());
+	if (!become_bounced(nobody))
+		return 255;
+	for (unsigned i = 0; i < count; i++) {
+		if (node.post(recv(pages.data() + i % pages.size(), 1, 1, 2)) != 1)
+			return 1;
+	}
+	if (withheld.withhold(pages))
+		return 2;
+	for (unsigned i = 0; i < count; i++) {
+		Command command = send(node.self, "x", 1, 1, 1);
+
+		command.flags = IBRELK_CMD_NO_SUCCESS;
+		if (node.post(command) != 1)
+			return 3;
+	}
+	return 0;
+}
+
+// However many page faults of a user are unanswered: others' messages arrive, and so do his when they are
+// answered.
+KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
+{
+	constexpr unsigned count = 2000;
+
+	need_root();
+	if (const Fd tried(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+		tried.get() < 0 && errno == ENOSYS)
+		ktap::skip("the kernel has no userfaultfd");
+
+	Ends node(4096);
+	Ends other;
+	int ends[2];
+	char byte = 0;
+
+	KTAP_REQUIRE_EQUAL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	Fd mine(ends[0]), theirs(ends[1]);
+	const pid_t child = ::fork();
+	if (!child) {
+		mine.close();
+		Withheld withheld;
+		const Pages pages(page_size());
+		byte = static_cast<char>(receive_withheld(node, count, withheld, pages));
+		::_exit(::write(theirs.get(), &byte, 1) != 1 || ::read(theirs.get(), &byte, 1) != 0);
+	}
+	KTAP_REQUIRE(child > 0);
+	theirs.close();
+	KTAP_REQUIRE_EQUAL(::read(mine.get(), &byte, 1), 1);
+	KTAP_EQUAL(static_cast<int>(byte), 0);
+	KTAP_EQUAL(node.ring.tail(), 0u);
+
+	KTAP_EQUAL(in_child([&] {
+		std::array<char, 10> got{};
+
+		if (!become_bounced(nobody - 1))
+			return 255;
+		if (const int error = transfer(other, "good news", got.data(), got.size(), Way::either))
+			return error;
+		return std::memcmp(got.data(), "good news", got.size()) ? 1 : 0;
+	}),
+		0);
+
+	// Its end is an answer to all of them.
+	mine.close();
+	int status = -1;
+	KTAP_EQUAL(::waitpid(child, &status, 0), child);
+	KTAP_EQUAL(status, 0);
+	for (unsigned i = 0; i < count; i++)
+		KTAP_REQUIRE(node.ring.next().has_value());
 }
 
 } // namespace

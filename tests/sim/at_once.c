@@ -5,6 +5,7 @@
  * does after so many. What is wrong then, AddressSanitizer sees. Prints "N passed, N failed".
  */
 #include "pins.c"
+#include "user.c"
 
 #include <pthread.h>
 #include <sched.h>

@@ -98,6 +98,7 @@ struct delayed_work {
 };
 
 #define WQ_UNBOUND	0
+#define WQ_MAX_ACTIVE	512
 #define WQ_MEM_RECLAIM	0
 #define WQ_HIGHPRI	0
 #define INIT_WORK(w, f)		(*(w) = (struct work_struct) { .function = (f) })

@@ -43,6 +43,8 @@ extern struct sim_task *sim_current;
 
 #define current_euid()		((kuid_t) { current->uid })
 #define uid_eq(a, b)		((a).value == (b).value)
+#define current_uid()		current_euid()
+#define PF_EXITING		4
 #define from_kuid(ns, uid)	((uid).value)
 #define from_kuid_munged(ns, uid)	((uid).value)
 #define current_user_ns()	NULL
