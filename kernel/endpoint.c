@@ -6,6 +6,7 @@
  */
 #include <linux/cred.h>
 #include <linux/genalloc.h>
+#include <linux/memcontrol.h>
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/random.h>
@@ -123,6 +124,7 @@ static void endpoint_free(struct ibr_endpoint *endpoint)
 	if (endpoint->pool)
 		gen_pool_destroy(endpoint->pool);
 	vfree(endpoint->pool_memory);
+	mem_cgroup_put(endpoint->memcg);
 	if (endpoint->send_ring)
 		ibr_ring_put(endpoint->send_ring);
 	if (endpoint->recv_ring)
@@ -294,11 +296,11 @@ static int endpoint_number(struct ibr_endpoint *endpoint, u32 wanted)
 
 	if (wanted) {
 		endpoint->id = wanted;
-		ret = xa_insert_bh(&endpoints, wanted, endpoint, GFP_KERNEL);
+		ret = xa_insert_bh(&endpoints, wanted, endpoint, GFP_KERNEL_ACCOUNT);
 		return ret == -EBUSY ? -EADDRINUSE : ret;
 	}
 	ret = xa_alloc_cyclic_bh(&endpoints, &endpoint->id, endpoint, XA_LIMIT(FIRST_FREE_ID, U32_MAX - 1),
-				 &next_id, GFP_KERNEL);
+				 &next_id, GFP_KERNEL_ACCOUNT);
 	return ret < 0 ? ret : 0;
 }
 
@@ -318,6 +320,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	endpoint->mode = create->mode;
 	endpoint->job = endpoint_job(create->job_key);
 	endpoint->uid = current_euid();
+	endpoint->memcg = get_mem_cgroup_from_mm(current->mm);
 	endpoint->pid = task_tgid_vnr(current);
 	endpoint->sends_max = create->sends;
 	endpoint->recvs_max = create->recvs;
@@ -328,7 +331,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	endpoint->hash_seed = get_random_u32();
 	init_waitqueue_head(&endpoint->room);
 	mutex_init(&endpoint->setup_lock);
-	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&endpoint->claims, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
 	endpoint->claim_next = IBR_COUNTERS_START & INT_MAX;
 	INIT_WORK(&endpoint->free_work, endpoint_free_work);

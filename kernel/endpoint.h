@@ -42,6 +42,7 @@ struct poll_table_struct;
  * @space: memory of the process that made it; NULL (not immutable, under @lock) once the descriptor is closed
  * @send_ring: where sends complete, with a reference
  * @recv_ring: where receives complete, and cancellations; with a reference, maybe to the same ring
+ * @memcg: memory cgroup of the process that made it, which pays for what waits here; with a reference, maybe NULL
  * @sends_max: how many sends may be outstanding
  * @recvs_max: how many receives may be
  * @unexpected_max: bytes of memory for messages that wait for a receive, and so the sum of all grants
@@ -93,6 +94,7 @@ struct ibr_endpoint {
 	struct ibr_space *space;
 	struct ibr_ring *send_ring;
 	struct ibr_ring *recv_ring;
+	struct mem_cgroup *memcg;
 	u32 sends_max;
 	u32 recvs_max;
 	u64 unexpected_max;

@@ -5,6 +5,8 @@
  * rendezvous.c.
  */
 #include <linux/jhash.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "compat.h"
@@ -781,18 +783,22 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 {
 	struct ibr_contact *contact;
 	struct ibrelk_addr addr;
-	struct ibr_inflow *flow;
+	struct ibr_inflow *flow = NULL;
+	struct mem_cgroup *old;
 	int ret;
 
 	inflow_source(path, frame, &addr);
 	if (!inflow_admit(path, endpoint))
 		return ERR_PTR(-EUSERS);
-	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC);
+	old = set_active_memcg(endpoint->memcg);
+	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC | __GFP_ACCOUNT);
 	ret = PTR_ERR_OR_ZERO(contact);
+	if (!ret)
+		flow = ibr_alloc_atomic(sizeof(*flow));
+	set_active_memcg(old);
 	if (ret)
 		goto err_unadmit;
 	ret = -ENOMEM;
-	flow = ibr_alloc_atomic(sizeof(*flow));
 	if (!flow)
 		goto err_unadmit;
 	memset(flow, 0, sizeof(*flow));

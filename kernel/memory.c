@@ -102,7 +102,7 @@ void *ibr_alloc_atomic(size_t size)
 {
 	if (ibr_alloc_fails())
 		return NULL;
-	return kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+	return kmalloc(size, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
 }
 
 /* ---- buffers: what is where ------------------------------------------------------------------ */

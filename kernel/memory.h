@@ -261,7 +261,7 @@ static inline bool ibr_alloc_fails(void)
 	return unlikely(READ_ONCE(ibr_fail_alloc_nth)) && ibr_alloc_fails_now();
 }
 
-/** ibr_alloc_atomic() - kmalloc() for interrupt context, with that hook. Context: any */
+/** ibr_alloc_atomic() - kmalloc() for interrupt context, with that hook; active_memcg, if any, pays. Context: any */
 void *ibr_alloc_atomic(size_t size);
 
 #endif /* IBR_MEMORY_H */

@@ -6,6 +6,8 @@
  * into the user's buffer.
  */
 #include <linux/genalloc.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "atomic.h"
@@ -24,6 +26,7 @@ static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
 	struct ibr_endpoint *endpoint = flow->endpoint;
 	size_t size = struct_size((struct ibr_message *)NULL, data, data);
 	struct ibr_message *message = NULL;
+	struct mem_cgroup *old;
 
 	if (ibr_alloc_fails())
 		return NULL;
@@ -35,7 +38,9 @@ static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
 		message->pooled = true;
 	} else {
 		/* Zeroed, as fragments of a dishonest sender need not cover it (the pool was, too). */
-		message = kzalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+		old = set_active_memcg(endpoint->memcg);
+		message = kzalloc(size, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+		set_active_memcg(old);
 		if (!message)
 			return NULL;
 	}

@@ -5,6 +5,7 @@
 #include "abi.hpp"
 
 #include <atomic>
+#include <fstream>
 #include <linux/capability.h>
 #include <linux/mempolicy.h>
 #include <linux/userfaultfd.h>
@@ -1684,6 +1685,80 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 		return 0;
 	}),
 		0);
+}
+
+// ---- who pays ------------------------------------------------------------------------------------
+
+// A memory cgroup, empty in the end.
+class Group
+{
+public:
+	Group()
+	{
+		write(top + "/cgroup.subtree_control", "+memory");
+		::mkdir(path.c_str(), 0700);
+		if (::access((path + "/memory.current").c_str(), R_OK))
+			ktap::skip("the kernel has no memory cgroups");
+	}
+	~Group()
+	{
+		leave();
+		::rmdir(path.c_str());
+	}
+	Group(const Group &) = delete;
+	Group &operator=(const Group &) = delete;
+	void join() const
+	{
+		KTAP_REQUIRE(write(path + "/cgroup.procs", "0"));
+	}
+	void leave() const
+	{
+		write(top + "/cgroup.procs", "0");
+	}
+	std::uint64_t bytes() const
+	{
+		std::uint64_t value = 0;
+		std::ifstream file(path + "/memory.current");
+
+		KTAP_REQUIRE(static_cast<bool>(file >> value));
+		return value;
+	}
+
+private:
+	static bool write(const std::string &file, const char *text)
+	{
+		std::ofstream stream(file);
+
+		stream << text << std::flush;
+		return stream.good();
+	}
+	const std::string top = "/sys/fs/cgroup";
+	const std::string path = top + "/ibrelk-abi";
+};
+
+// Headers of messages that nobody receives are kept at the receiver's expense, not at everybody's.
+KTAP_TEST(memory__of_headers_that_wait_is_paid_by_the_receiver)
+{
+	constexpr unsigned count = 4096; // a few hundred bytes each; groups are charged in steps of 256 KiB
+
+	need_root();
+
+	const Group group;
+	const Pages pages(128 << 10);
+
+	group.join();
+	Node node(8192);
+	group.leave();
+	const std::uint64_t before = group.bytes();
+	for (unsigned i = 0; i < count; i++)
+		KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(),
+					   {send(node.self, pages.data(), pages.size(), i)}),
+			1);
+	for (unsigned i = 0; i < 20'000 && endpoint_info(node).unexpected < count; i++)
+		::usleep(1000);
+	KTAP_EQUAL(endpoint_info(node).unexpected, count);
+	ktap::note("memory of the group: ", before, ", with ", count, " headers ", group.bytes());
+	KTAP_CHECK(group.bytes() >= before + (512 << 10));
 }
 
 // ---- memory that nobody brings --------------------------------------------------------------------

@@ -17,6 +17,7 @@ extern "C" {
 #define GFP_KERNEL_ACCOUNT	GFP_KERNEL
 #define __GFP_ZERO		0x4u
 #define __GFP_NOWARN		0x8u
+#define __GFP_ACCOUNT		0x10u
 #define NUMA_NO_NODE		(-1)
 #define SLAB_HWCACHE_ALIGN	0
 
