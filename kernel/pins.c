@@ -31,6 +31,7 @@
 #define FLUSH_DELAY_MS		10	/* what is to be unpinned stays so no longer than this */
 #define IDLE_MS			5000	/* nor does what is idle */
 #define WALK_MAX		64	/* ranges in one go under the lock */
+#define PIN_PAGES		512	/* pages in one go, during which no interrupt may come */
 #define CACHE_SHARE		2	/* the cache takes no more than this part of what a process may pin */
 
 static unsigned int pin_cache_mib = 64;
@@ -57,9 +58,21 @@ static void pins_destroy(struct ibr_pins *pins)
 }
 
 /* Context: process, may sleep. */
+static void pins_unpin(struct ibr_pins *pins, unsigned long nr_pages)
+{
+	unsigned long done, part;
+
+	for (done = 0; done < nr_pages; done += part) {
+		part = min_t(unsigned long, nr_pages - done, PIN_PAGES);
+		unpin_user_pages_dirty_lock(pins->pages + done, part, pins->write);
+		cond_resched();
+	}
+}
+
+/* Context: process, may sleep. */
 static void pins_free(struct ibr_pins *pins)
 {
-	unpin_user_pages_dirty_lock(pins->pages, pins->nr_pages, pins->write);
+	pins_unpin(pins, pins->nr_pages);
 	atomic64_sub(pins->nr_pages, &pins->space->mm->pinned_vm);
 	pins_destroy(pins);
 }
@@ -602,21 +615,41 @@ static bool pages_written_back(struct page **pages, unsigned long nr_pages)
 	return false;
 }
 
-static int pins_pin(struct ibr_pins *pins)
+/* Return: pages, all of @max, or the error that ended it */
+static int pins_pin_some(struct ibr_pins *pins, unsigned long first, unsigned long max)
 {
 	unsigned int flags = FOLL_LONGTERM | (pins->write ? FOLL_WRITE : 0);
+	struct page **pages = pins->pages + first;
 	int ret;
 
-	ret = pin_user_pages_fast(pins->range.start, pins->nr_pages, flags, pins->pages);
-	if (likely(ret == (long)pins->nr_pages)) {
-		if (!pins->write || likely(!pages_written_back(pins->pages, pins->nr_pages)))
+	ret = pin_user_pages_fast(pins->range.start + (first << PAGE_SHIFT), max, flags, pages);
+	if (likely(ret == (long)max)) {
+		if (!pins->write || likely(!pages_written_back(pages, max)))
 			return 0;
-		unpin_user_pages(pins->pages, ret);
+		unpin_user_pages(pages, ret);
 		return -EFAULT;
 	}
 	if (ret > 0)
-		unpin_user_pages(pins->pages, ret);
+		unpin_user_pages(pages, ret);
 	return ret < 0 ? ret : -EFAULT;
+}
+
+static int pins_pin(struct ibr_pins *pins)
+{
+	unsigned long done, part;
+	int ret;
+
+	for (done = 0; done < pins->nr_pages; done += part) {
+		part = min_t(unsigned long, pins->nr_pages - done, PIN_PAGES);
+		ret = fatal_signal_pending(current) ? -EINTR : pins_pin_some(pins, done, part);
+		if (ret) {
+			pins_unpin(pins, done);
+			return ret;
+		}
+		pins->passing |= pages_of_hugetlb(pins->pages + done, part);
+		cond_resched();
+	}
+	return 0;
 }
 
 static struct ibr_pins *pins_create(struct ibr_space *space, unsigned long first, unsigned long last, bool write)
@@ -749,8 +782,6 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	spin_unlock_bh(&space->lock);
 
 	ret = pins_pin(pins);
-	if (likely(!ret))
-		pins->passing = pages_of_hugetlb(pins->pages, pins->nr_pages);
 
 	spin_lock_bh(&space->lock);
 	if (unlikely(ret))
