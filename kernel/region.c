@@ -307,7 +307,8 @@ static bool region_is_quiet(struct ibr_region *region)
 
 /*
  * Somebody closes one of its descriptors: is it the process that made it? Not one that has inherited it, even if it is
- * at the same memory for a moment (vfork()). Who is killed need not wait.
+ * at the same memory for a moment (vfork()). Who is killed need not wait, nor who ends: its memory is gone by then, and
+ * no signal reaches it any more.
  */
 static int region_flush(struct file *file, fl_owner_t owner)
 {
@@ -316,7 +317,8 @@ static int region_flush(struct file *file, fl_owner_t owner)
 	if (!region->key || owner != region->owner)
 		return 0;
 	region_end(region);
-	wait_event_killable(region->quiet, region_is_quiet(region));
+	if (!(current->flags & PF_EXITING))
+		wait_event_killable(region->quiet, region_is_quiet(region));
 	return 0;
 }
 

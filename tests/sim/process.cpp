@@ -12,7 +12,7 @@
 #include <vector>
 
 static mm_struct kernel_mm{};
-static sim_task kernel_task{&kernel_mm, nullptr, 0, 0, 0, 0};
+static sim_task kernel_task{&kernel_mm, nullptr, 0, 0, 0, 0, 0};
 sim_task *sim_current = &kernel_task;
 
 void mmdrop(mm_struct *mm)

@@ -33,6 +33,7 @@ struct sim_task {
 	u32 pid;
 	u32 uid;
 	unsigned long memlock;	/* bytes */
+	u32 flags;
 	u64 timer_slack_ns;
 };
 
@@ -42,9 +43,9 @@ extern struct sim_task *sim_current;
 #endif
 
 #define current_euid()		((kuid_t) { current->uid })
-#define uid_eq(a, b)		((a).value == (b).value)
 #define current_uid()		current_euid()
 #define PF_EXITING		4
+#define uid_eq(a, b)		((a).value == (b).value)
 #define from_kuid(ns, uid)	((uid).value)
 #define from_kuid_munged(ns, uid)	((uid).value)
 #define current_user_ns()	NULL
