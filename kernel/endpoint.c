@@ -384,6 +384,17 @@ err_free:
 
 /* ---- commands ------------------------------------------------------------------------------ */
 
+/* A place for one more send, which ends with ibr_endpoint_send_done(). Several threads may ask at once. */
+static bool send_reserve(struct ibr_endpoint *endpoint)
+{
+	if (!ibr_ring_has_room(endpoint->send_ring))
+		return false;
+	if ((u32)atomic_inc_return(&endpoint->sends) <= endpoint->sends_max)
+		return true;
+	ibr_endpoint_send_done(endpoint);
+	return false;
+}
+
 int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,
 		      struct ibr_path **undriven)
 {
@@ -396,14 +407,17 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	contact = ibr_contact_find(endpoint, command->peer);
 	if (!contact)
 		return -ENOENT;
-	if (atomic_read(&endpoint->sends) >= endpoint->sends_max || !ibr_ring_has_room(endpoint->send_ring))
+	if (!send_reserve(endpoint))
 		return 1;
 	flow = ibr_outflow_get(endpoint, contact);
-	if (IS_ERR(flow))
+	if (IS_ERR(flow)) {
+		ibr_endpoint_send_done(endpoint);
 		return PTR_ERR(flow);
+	}
 	send = ibr_send_create(flow, command);
 	if (IS_ERR(send)) {
 		ret = PTR_ERR(send);
+		ibr_endpoint_send_done(endpoint);
 	} else {
 		length = ibr_send_asks(send) ? 0 : send->length;
 		ret = ibr_outflow_queue(flow, send, undriven);

@@ -169,7 +169,6 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	}
 	kref_get(&flow->ref);
 	send->flow = flow;
-	atomic_inc(&flow->endpoint->sends);
 	return send;
 }
 

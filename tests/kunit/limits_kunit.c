@@ -336,6 +336,7 @@ static void asks_forged(struct kunit *test)
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(flow));
 	for (i = 0; i < ARRAY_SIZE(asks); i++) {
+		atomic_inc(&a->endpoint->sends);
 		send = ibr_send_create(flow, &asks[i]);
 		KUNIT_ASSERT_FALSE(test, IS_ERR(send));
 		spin_lock_bh(&path->lock);
