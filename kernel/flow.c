@@ -581,7 +581,7 @@ struct ibr_outflow *ibr_inflow_back(struct ibr_inflow *flow)
 
 	if (back)
 		return back;
-	back = ibr_alloc_atomic(sizeof(*back));
+	back = ibr_alloc_atomic(flow->endpoint->memcg, sizeof(*back));
 	if (!back)
 		return NULL;
 	memset(back, 0, sizeof(*back));
@@ -783,8 +783,8 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 {
 	struct ibr_contact *contact;
 	struct ibrelk_addr addr;
-	struct ibr_inflow *flow = NULL;
 	struct mem_cgroup *old;
+	struct ibr_inflow *flow;
 	int ret;
 
 	inflow_source(path, frame, &addr);
@@ -792,13 +792,12 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 		return ERR_PTR(-EUSERS);
 	old = set_active_memcg(endpoint->memcg);
 	contact = ibr_contact_get_addr(endpoint, &addr, true, GFP_ATOMIC | __GFP_ACCOUNT);
-	ret = PTR_ERR_OR_ZERO(contact);
-	if (!ret)
-		flow = ibr_alloc_atomic(sizeof(*flow));
 	set_active_memcg(old);
+	ret = PTR_ERR_OR_ZERO(contact);
 	if (ret)
 		goto err_unadmit;
 	ret = -ENOMEM;
+	flow = ibr_alloc_atomic(endpoint->memcg, sizeof(*flow));
 	if (!flow)
 		goto err_unadmit;
 	memset(flow, 0, sizeof(*flow));

@@ -27,7 +27,6 @@
 
 #define BOUNCE_SHARE		8	/* bounce buffers take no more than this part of memory */
 #define USER_SHARE		2	/* ... and those of one user than this part of that */
-#define USER_WORKERS		64	/* a user's at a time; all users together have WQ_MAX_ACTIVE */
 #define READERS_STOP		0x40000000	/* the worker waits for the last reader */
 
 /**
@@ -98,11 +97,17 @@ bool ibr_alloc_fails_now(void)
 	return true;
 }
 
-void *ibr_alloc_atomic(size_t size)
+void *ibr_alloc_atomic(struct mem_cgroup *payer, size_t size)
 {
+	struct mem_cgroup *old;
+	void *memory;
+
 	if (ibr_alloc_fails())
 		return NULL;
-	return kmalloc(size, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+	old = set_active_memcg(payer);
+	memory = kmalloc(size, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+	set_active_memcg(old);
+	return memory;
 }
 
 /* ---- buffers: what is where ------------------------------------------------------------------ */
@@ -133,7 +138,7 @@ static struct ibr_cursor ibr_cursor_at(const struct ibr_umem *umem, u64 offset)
 }
 
 /* What comes next, in one piece: at most @length bytes, and not beyond the end of the buffer, at *@start. */
-static u32 ibr_cursor_next(struct ibr_cursor *cursor, u32 length, unsigned long *start)
+static u64 ibr_cursor_next(struct ibr_cursor *cursor, u64 length, unsigned long *start)
 {
 	if (!length)
 		return 0;
@@ -143,7 +148,7 @@ static u32 ibr_cursor_next(struct ibr_cursor *cursor, u32 length, unsigned long 
 		cursor->into = 0;
 	}
 	*start = cursor->piece->addr + cursor->into;
-	length = min_t(u64, length, cursor->piece->length - cursor->into);
+	length = min(length, cursor->piece->length - cursor->into);
 	cursor->into += length;
 	return length;
 }
@@ -303,7 +308,7 @@ static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_w
 	const struct ibr_stretch *stretch = window->stretches;
 	struct ibr_cursor cursor;
 	unsigned long start = 0;
-	u32 left = min_t(u64, length, umem->standing ? umem->length : IBR_UMEM_WINDOW), part;
+	u64 left = min_t(u64, length, umem->standing ? umem->length : IBR_UMEM_WINDOW), part;
 
 	if (window->pins && likely(ibr_pins_fresh(window->pins)))
 		return false;
@@ -315,7 +320,7 @@ static bool ibr_window_gone(const struct ibr_umem *umem, const struct ibr_umem_w
 		return ibr_pins_gone(window->pins, start, part);
 	}
 	for (; left && stretch->pins; stretch++, left -= part) {
-		part = ibr_cursor_next(&cursor, min(left, stretch[1].start - stretch->start), &start);
+		part = ibr_cursor_next(&cursor, min_t(u64, left, stretch[1].start - stretch->start), &start);
 		if (!ibr_pins_fresh(stretch->pins) && ibr_pins_gone(stretch->pins, start, part))
 			return true;
 	}
@@ -439,7 +444,7 @@ static u64 ibr_umem_index(const struct ibr_umem *umem, u64 offset)
 	return umem->standing ? 0 : div_u64(offset, IBR_UMEM_WINDOW);
 }
 
-void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, u32 length)
+void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, unsigned long length)
 {
 	struct ibr_umem_window *window = &umem->window[0];
 
@@ -477,6 +482,9 @@ static int ibr_umem_fill(struct ibr_umem *umem, u64 index, struct ibr_bounce **s
 	int error;
 
 	error = ibr_window_pin(umem, window, offset, length);
+	/* Who is killed does not need another one. */
+	if (error == -EINTR)
+		return error;
 	if (error) {
 		bounce = ibr_umem_bounce(umem, offset, length, spare);
 		if (IS_ERR(bounce))
@@ -596,7 +604,7 @@ static bool umem_copies(const struct ibr_umem *umem)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-/* Those that work, or wait for their turn. */
+/* Those that a worker has, or will have. */
 static atomic_t umems_working = ATOMIC_INIT(0);
 
 static struct ibr_space *umem_space(const struct ibr_umem *umem)
@@ -604,47 +612,11 @@ static struct ibr_space *umem_space(const struct ibr_umem *umem)
 	return (umem->whole ?: umem)->space;
 }
 
-/* Whether one more of a user's may work now. Else it does as soon as another one of his has done so. */
-static bool umem_takes_turn(struct ibr_umem *umem)
-{
-	struct ibr_user *user = umem_space(umem)->user;
-	bool now;
-
-	umem->turn = true;
-	spin_lock_bh(&user->lock);
-	now = user->running < USER_WORKERS;
-	if (now)
-		user->running++;
-	else
-		list_add_tail(&umem->waiting, &user->waiting);
-	spin_unlock_bh(&user->lock);
-	return now;
-}
-
-static void umem_pass_turn(struct ibr_user *user)
-{
-	struct ibr_umem *next;
-
-	spin_lock_bh(&user->lock);
-	next = list_first_entry_or_null(&user->waiting, struct ibr_umem, waiting);
-	if (next)
-		list_del(&next->waiting);
-	else
-		user->running--;
-	spin_unlock_bh(&user->lock);
-	if (next)
-		queue_work(ibr_memory_queue, &next->work);
-}
-
 /* What only has to be let go of does not wait behind what may wait for a process that is not there. */
 static void umem_queue(struct ibr_umem *umem)
 {
-	umem->turn = false;
 	atomic_inc(&umems_working);
-	if (!umem_copies(umem))
-		queue_work(ibr_pins_queue, &umem->work);
-	else if (umem_takes_turn(umem))
-		queue_work(ibr_memory_queue, &umem->work);
+	queue_work(umem_copies(umem) ? umem_space(umem)->user->queue : ibr_pins_queue, &umem->work);
 }
 
 static void ibr_umem_work(struct work_struct *work)
@@ -653,7 +625,6 @@ static void ibr_umem_work(struct work_struct *work)
 	void (*released)(struct ibr_umem *umem) = umem->released;
 	struct ibr_space *space = umem_space(umem);
 	struct mm_struct *mm = space->mm;
-	bool turn = umem->turn;
 	struct ibr_bounce *spare = NULL;
 	struct mem_cgroup *memcg = NULL, *old = NULL;
 	/* To be the last that lets go of a process's memory may take long. */
@@ -711,8 +682,6 @@ static void ibr_umem_work(struct work_struct *work)
 		umem->ready(umem);
 	}
 
-	if (turn)
-		umem_pass_turn(space->user);
 	ibr_space_put(space);
 	atomic_dec(&umems_working);
 }
@@ -760,10 +729,10 @@ int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buf
 }
 
 /* The bytes of a window that are resident. Pairs with ibr_umem_fill(). */
-static u32 ibr_umem_window_length(const struct ibr_umem *umem, u64 index)
+static unsigned long ibr_umem_window_length(const struct ibr_umem *umem, u64 index)
 {
 	const struct ibr_umem_window *window = &umem->window[index & 1];
-	u32 length = smp_load_acquire(&window->length);	/* see above */
+	unsigned long length = smp_load_acquire(&window->length);	/* see above */
 
 	return length && window->offset == index * IBR_UMEM_WINDOW ? length : 0;
 }
@@ -777,7 +746,7 @@ u64 ibr_umem_resident(const struct ibr_umem *umem, u64 offset)
 	if (umem->whole)
 		return umem->length - offset;
 	for (i = 0; i < 2; i++, index++) {
-		u32 length = ibr_umem_window_length(umem, index);
+		u64 length = ibr_umem_window_length(umem, index);
 
 		if (!length)
 			break;
@@ -859,10 +828,11 @@ void ibr_umem_read_end(struct ibr_umem *umem)
 }
 
 /* The window that all of this is resident in, and @into: where there. Or NULL. */
-static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u64 offset, u32 length, u32 *into)
+static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u64 offset, u32 length,
+						 unsigned long *into)
 {
 	const struct ibr_umem_window *window;
-	u32 resident;
+	unsigned long resident;
 
 	if (umem->whole) {
 		offset += ibr_part_offset(umem);
@@ -871,7 +841,7 @@ static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u6
 	window = &umem->window[ibr_umem_index(umem, offset) & 1];
 	resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
 	offset -= window->offset;	/* of another window: far too large */
-	if (offset >= resident || length > resident - (u32)offset)
+	if (offset >= resident || length > resident - offset)
 		return NULL;
 	*into = offset;
 	return window;
@@ -880,17 +850,18 @@ static const struct ibr_umem_window *umem_window(const struct ibr_umem *umem, u6
 struct page **ibr_umem_pages(const struct ibr_umem *umem, u64 offset, u32 length, u32 *place)
 {
 	const struct ibr_umem_window *window;
-	u32 into;
+	unsigned long into;
 
 	window = umem_window(umem, offset, length, &into);
 	if (!window || !window->pages)
 		return NULL;
-	*place = window->place + into;
-	return window->pages;
+	into += window->place;
+	*place = offset_in_page(into);
+	return window->pages + (into >> PAGE_SHIFT);
 }
 
 /* @place: in bytes from the start of the first page. Return: segments, or 0: more than @max */
-static int pages_segments(struct page **pages, u32 place, u32 length, struct bio_vec *segment, int max)
+static int pages_segments(struct page **pages, unsigned long place, u32 length, struct bio_vec *segment, int max)
 {
 	int count = 0;
 
@@ -913,7 +884,8 @@ int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struc
 	const struct ibr_umem_window *window;
 	const struct ibr_stretch *stretch;
 	int count = 0, more;
-	u32 into, part;
+	unsigned long into;
+	u32 part;
 
 	window = umem_window(umem, offset, length, &into);
 	if (!window)
@@ -926,7 +898,7 @@ int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struc
 	while (stretch[1].start <= into)
 		stretch++;
 	for (; length; stretch++) {
-		part = min(length, stretch[1].start - into);
+		part = min_t(u32, length, stretch[1].start - into);
 		more = pages_segments(stretch->pages, stretch->place + into - stretch->start, part, segment + count,
 				      max - count);
 		if (!more)
@@ -941,7 +913,8 @@ int ibr_umem_segments(const struct ibr_umem *umem, u64 offset, u32 length, struc
 /* ---- copying --------------------------------------------------------------------------------- */
 
 /* @place: in bytes from the start of the first page */
-static __always_inline void ibr_pages_copy(struct page **pages, u32 place, void *data, u32 length, bool to_user)
+static __always_inline void ibr_pages_copy(struct page **pages, unsigned long place, void *data, u32 length,
+					   bool to_user)
 {
 	u32 position = offset_in_page(place);
 
@@ -987,8 +960,8 @@ static void ibr_bounce_copy(struct ibr_bounce *bounce, u32 offset, void *data, u
 	WRITE_ONCE(bounce->filled, max(READ_ONCE(bounce->filled), offset + length));
 }
 
-static __always_inline void ibr_window_copy(struct ibr_umem_window *window, u32 offset, void *data, u32 length,
-					    bool to_user)
+static __always_inline void ibr_window_copy(struct ibr_umem_window *window, unsigned long offset, void *data,
+					    u32 length, bool to_user)
 {
 	if (likely(window->pages))
 		ibr_pages_copy(window->pages, window->place + offset, data, length, to_user);
@@ -1008,14 +981,14 @@ static __always_inline void ibr_umem_copy(struct ibr_umem *umem, u64 offset, voi
 	while (length) {
 		u64 index = ibr_umem_index(umem, offset);
 		struct ibr_umem_window *window = ibr_umem_window(umem, index);
-		u32 resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
-		u32 start = offset - index * IBR_UMEM_WINDOW;
+		unsigned long resident = smp_load_acquire(&window->length);	/* see ibr_umem_fill() */
+		unsigned long start = offset - index * IBR_UMEM_WINDOW;
 		u32 part;
 
 		/* The owner asked ibr_umem_resident(): this is for our own mistakes. */
 		if (WARN_ON_ONCE(start >= resident || window->offset + start != offset))
 			return;
-		part = min(length, resident - start);
+		part = min_t(unsigned long, length, resident - start);
 		ibr_window_copy(window, start, data, part, to_user);
 		offset += part;
 		data += part;
@@ -1038,14 +1011,14 @@ void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 lengt
 void ibr_memory_drain(void)
 {
 	/*
-	 * Each that ends may leave bounced data to be copied, by one more work, and lets one more of its user's have its
-	 * turn. What there is when none is left has only not returned yet.
+	 * Each that ends may leave bounced data to be copied, by one more work. What there is when none is left has only not
+	 * returned yet.
 	 */
 	do {
-		flush_workqueue(ibr_memory_queue);
+		ibr_users_flush();
 		flush_workqueue(ibr_pins_queue);
 	} while (atomic_read(&umems_working));
-	flush_workqueue(ibr_memory_queue);
+	ibr_users_flush();
 	flush_workqueue(ibr_pins_queue);
 }
 

@@ -54,7 +54,7 @@ int ibr_buffer_read(const struct ibr_buffer *buffer, void *data);
 /** struct ibr_umem_window - one resident stretch; private to memory.c */
 struct ibr_umem_window {
 	u64 offset;			/* a multiple of IBR_UMEM_WINDOW */
-	u32 length;			/* 0: not resident; published last */
+	unsigned long length;		/* 0: not resident; published last. Only memory that stands has a long one */
 	u32 place;			/* where it begins in the first page, bytes */
 	struct page **pages;		/* if it is pinned, and in one piece; part of these: */
 	struct ibr_pins *pins;
@@ -75,8 +75,6 @@ struct ibr_umem_window {
  * @limit: pages that the process may have pinned, if a worker is going to pin some; else IBR_LIMIT_OWN
  * @want: index of the first window that shall be resident
  * @work: the worker
- * @waiting: in user->waiting: there is none yet
- * @turn: has one of those that its user may have at a time
  * @ready: set by the owner before it calls ibr_umem_advance()
  * @released: set by ibr_umem_finish()
  * @whole: of a part: what it is a part of
@@ -95,8 +93,6 @@ struct ibr_umem {
 	unsigned long limit;
 	u64 want;
 	struct work_struct work;
-	struct list_head waiting;
-	bool turn;
 	void (*ready)(struct ibr_umem *umem);
 	void (*released)(struct ibr_umem *umem);
 	struct ibr_umem *whole;
@@ -140,7 +136,7 @@ void ibr_umem_part(struct ibr_umem *part, struct ibr_umem *whole, u64 offset, u6
  *
  * No worker and no process is needed for it. Context: any.
  */
-void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, u32 length);
+void ibr_umem_stand(struct ibr_umem *umem, struct ibr_pins *pins, unsigned long address, unsigned long length);
 
 /**
  * ibr_umem_resident() - how many bytes from an offset on are resident now
@@ -261,7 +257,7 @@ static inline bool ibr_alloc_fails(void)
 	return unlikely(READ_ONCE(ibr_fail_alloc_nth)) && ibr_alloc_fails_now();
 }
 
-/** ibr_alloc_atomic() - kmalloc() for interrupt context, with that hook; active_memcg, if any, pays. Context: any */
-void *ibr_alloc_atomic(size_t size);
+/** ibr_alloc_atomic() - kmalloc() for interrupt context, with that hook; @payer may be NULL. Context: any */
+void *ibr_alloc_atomic(struct mem_cgroup *payer, size_t size);
 
 #endif /* IBR_MEMORY_H */

@@ -38,7 +38,6 @@ static unsigned int pin_cache_mib = 64;
 module_param(pin_cache_mib, uint, 0644);
 MODULE_PARM_DESC(pin_cache_mib, "memory that stays pinned for later transfers, each process, in MiB; 0: none (default: 64)");
 
-struct workqueue_struct *ibr_memory_queue;
 struct workqueue_struct *ibr_pins_queue;
 static struct kmem_cache *pins_cache;
 
@@ -393,7 +392,8 @@ static void space_free_work(struct work_struct *work)
 	struct ibr_space *space = container_of(work, struct ibr_space, free_work);
 
 	mmdrop(space->mm);
-	ibr_user_put(space->user);
+	if (space->user)
+		ibr_user_put(space->user);
 	kfree(space);
 }
 
@@ -439,11 +439,6 @@ static struct ibr_space *space_alloc(struct mm_struct *mm)
 
 	if (!space)
 		return NULL;
-	space->user = ibr_user_get_current();
-	if (!space->user) {
-		kfree(space);
-		return NULL;
-	}
 	mmgrab(mm);
 	space->mm = mm;
 	refcount_set(&space->refs, 1);
@@ -490,16 +485,22 @@ unsigned long ibr_pins_limit(void)
 struct ibr_space *ibr_space_open(void)
 {
 	unsigned long cache = (unsigned long)READ_ONCE(pin_cache_mib) << (20 - PAGE_SHIFT);
+	struct ibr_user *user = ibr_user_get_current();
 	struct mmu_notifier *notifier;
 	struct ibr_space *space;
 
+	if (!user)
+		return ERR_PTR(-ENOMEM);
 	notifier = mmu_notifier_get(&space_ops, current->mm);
-	/* It gives up for any signal, of which programs that use timers have many. */
-	if (notifier == ERR_PTR(-EINTR))
-		return ERR_PTR(-ERESTARTNOINTR);
-	if (IS_ERR(notifier))
-		return ERR_CAST(notifier);
+	if (IS_ERR(notifier)) {
+		ibr_user_put(user);
+		/* It gives up for any signal, of which programs that use timers have many. */
+		return notifier == ERR_PTR(-EINTR) ? ERR_PTR(-ERESTARTNOINTR) : ERR_CAST(notifier);
+	}
 	space = space_of(notifier);
+	/* It stays that of the first one who opens it. (Where it is allocated, mmap_lock is held.) */
+	if (cmpxchg(&space->user, NULL, user))
+		ibr_user_put(user);
 	spin_lock_bh(&space->lock);
 	space->openers++;
 	space->idle_max = min(cache, ibr_pins_limit() / CACHE_SHARE);
@@ -551,10 +552,18 @@ void ibr_space_close(struct ibr_space *space)
 
 struct ibr_space *ibr_space_current(struct ibr_space *space)
 {
-	if (unlikely(space->mm != current->mm))
-		return space_alloc(current->mm);
-	refcount_inc(&space->refs);
-	return space;
+	struct ibr_space *other;
+
+	if (likely(space->mm == current->mm)) {
+		refcount_inc(&space->refs);
+		return space;
+	}
+	other = space_alloc(current->mm);
+	if (other) {
+		refcount_inc(&space->user->refs);
+		other->user = space->user;
+	}
+	return other;
 }
 
 /* ---- pinning: current->mm is the owner's address space --------------------------------------- */
@@ -813,14 +822,8 @@ int ibr_pins_init(void)
 	ibr_pins_queue = alloc_workqueue("ibrelk_pins", WQ_UNBOUND, 0);
 	if (!ibr_pins_queue)
 		goto err_cache;
-	/* Each may wait for somebody's file system; memory.c sees to it that it is not always the same one's. */
-	ibr_memory_queue = alloc_workqueue("ibrelk_memory", WQ_UNBOUND, WQ_MAX_ACTIVE);
-	if (!ibr_memory_queue)
-		goto err_queue;
 	return 0;
 
-err_queue:
-	destroy_workqueue(ibr_pins_queue);
 err_cache:
 	kmem_cache_destroy(pins_cache);
 	return -ENOMEM;
@@ -832,8 +835,6 @@ void ibr_pins_exit(void)
 	pins_flush_all();
 	/* The last reference to a space is its range's or its notifier's. */
 	mmu_notifier_synchronize();
-	/* What works on memory may be the last that has a space. */
-	destroy_workqueue(ibr_memory_queue);
 	destroy_workqueue(ibr_pins_queue);
 	kmem_cache_destroy(pins_cache);
 }

@@ -8,6 +8,8 @@
  * know. The parts are made with the multi-receive, which is why the user says how many messages it may take:
  * a completion is reserved for each of them.
  */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
@@ -212,10 +214,14 @@ struct ibr_recv *ibr_recv_answer(struct ibr_send *ask, struct ibr_endpoint *endp
 struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *space, const struct ibr_message *message)
 {
 	struct ibr_recv *recv = NULL;
+	struct mem_cgroup *old;
 	int ret;
 
-	if (!ibr_alloc_fails())
-		recv = kmem_cache_zalloc(recv_cache, GFP_ATOMIC | __GFP_NOWARN);
+	if (!ibr_alloc_fails()) {
+		old = set_active_memcg(flow->endpoint->memcg);
+		recv = kmem_cache_zalloc(recv_cache, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+		set_active_memcg(old);
+	}
 	if (!recv)
 		return ERR_PTR(-ENOMEM);
 	ret = ibr_access_begin(&recv->access, &recv->umem, flow->path, space, message->immediate, message->match.tag,

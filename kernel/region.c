@@ -29,6 +29,7 @@
 #include "region.h"
 
 #define TRIES		3	/* to pin it while nothing changes */
+#define END_S		2	/* who ends waits for who uses it no longer than this */
 #define REGION_REMOTE	(IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ)
 
 /**
@@ -307,8 +308,8 @@ static bool region_is_quiet(struct ibr_region *region)
 
 /*
  * Somebody closes one of its descriptors: is it the process that made it? Not one that has inherited it, even if it is
- * at the same memory for a moment (vfork()). Who is killed need not wait, nor who ends: its memory is gone by then, and
- * no signal reaches it any more.
+ * at the same memory for a moment (vfork()). Who is killed need not wait. No signal reaches who ends: its memory is gone
+ * by then (but for vfork()'s), and does not keep it for long.
  */
 static int region_flush(struct file *file, fl_owner_t owner)
 {
@@ -317,7 +318,9 @@ static int region_flush(struct file *file, fl_owner_t owner)
 	if (!region->key || owner != region->owner)
 		return 0;
 	region_end(region);
-	if (!(current->flags & PF_EXITING))
+	if (current->flags & PF_EXITING)
+		wait_event_timeout(region->quiet, region_is_quiet(region), END_S * HZ);
+	else
 		wait_event_killable(region->quiet, region_is_quiet(region));
 	return 0;
 }

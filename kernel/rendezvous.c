@@ -359,7 +359,7 @@ bool ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	if (flow->gone)
 		goto fail;
 	result.status = -ENOMEM;
-	transfer = ibr_alloc_atomic(sizeof(*transfer));
+	transfer = ibr_alloc_atomic(flow->endpoint->memcg, sizeof(*transfer));
 	if (!transfer)
 		goto fail_tell;
 	memset(transfer, 0, sizeof(*transfer));

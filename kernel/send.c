@@ -4,7 +4,9 @@
  * receiver's credit lasts, sent eagerly; long ones, and short ones without credit, are announced by an
  * RTS and wait until they are asked for, so that none ever blocks a later one.
  */
+#include <linux/memcontrol.h>
 #include <linux/module.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -604,7 +606,7 @@ static int answer_copy(struct ibr_send *send)
 	if (send->length > ibr_eager_max)
 		return -ENOBUFS;
 	if (atomic64_add_return(send->length, &endpoint->answer_bytes) <= endpoint->unexpected_max) {
-		send->data = ibr_alloc_atomic(send->length);
+		send->data = ibr_alloc_atomic(endpoint->memcg, send->length);
 		if (send->data)
 			return 0;
 		atomic64_sub(send->length, &endpoint->answer_bytes);
@@ -637,10 +639,14 @@ int ibr_send_answer(struct ibr_inflow *flow, struct ibr_space *space, const stru
 {
 	struct ibr_outflow *back = ibr_inflow_back(flow);
 	struct ibr_send *send = NULL;
+	struct mem_cgroup *old;
 	int ret;
 
-	if (back && !ibr_outflow_begin(back) && !ibr_alloc_fails())
-		send = send_alloc(GFP_ATOMIC | __GFP_NOWARN);
+	if (back && !ibr_outflow_begin(back) && !ibr_alloc_fails()) {
+		old = set_active_memcg(flow->endpoint->memcg);
+		send = send_alloc(GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
+		set_active_memcg(old);
+	}
 	if (!send)
 		return -ENOMEM;
 	send->opcode = IBRELK_OP_NOP;

@@ -8,36 +8,32 @@
 
 #include <linux/atomic.h>
 #include <linux/list.h>
-#include <linux/spinlock.h>
-#include <linux/types.h>
+#include <linux/refcount.h>
 #include <linux/uidgid.h>
 
-struct ibr_umem;
+struct workqueue_struct;
 
 /**
  * struct ibr_user - a user
- * @uid: who
- * @refs: address spaces of his processes
- * @node: among all users; this and @refs under the lock of all
- * @lock: softirq-safe, innermost; covers what follows
- * @waiting: user memory for which no worker is free, the oldest first
- * @running: workers that he has
+ * @uid: who; whoever made a user namespace stands for all who are in it, but for root's, in which all are themselves
+ * @refs: by address spaces
+ * @node: among all users
+ * @queue: for work that needs the process whose memory it is, and may have to wait for it or for its file system
  * @bounced: bytes of his bounce buffers
  */
 struct ibr_user {
 	kuid_t uid;
-	u32 refs;
+	refcount_t refs;
 	struct list_head node;
-
-	spinlock_t lock;		/* the next two */
-	struct list_head waiting;
-	u32 running;
+	struct workqueue_struct *queue;
 	atomic64_t bounced;
 };
 
-/** ibr_user_get_current() - the user whose process this is; NULL: no memory. Context: process */
+/** ibr_user_get_current() - the user whose process this is. Return: he, or NULL: no memory. Context: process, may sleep */
 struct ibr_user *ibr_user_get_current(void);
-/** ibr_user_put() - give it back. Context: any */
+/** ibr_user_put() - give it back. Context: process, not in a work of his queue; may sleep */
 void ibr_user_put(struct ibr_user *user);
+/** ibr_users_flush() - wait for what is in the queues of all. Context: process */
+void ibr_users_flush(void);
 
 #endif /* IBR_USER_H */

@@ -381,12 +381,12 @@ bool sim_memory_busy()
 	return memory_running > 0;
 }
 
-workqueue_struct *alloc_workqueue(const char *name, int, int)
+workqueue_struct *alloc_workqueue(const char *name, int, int, ...)
 {
 	auto *wq = static_cast<workqueue_struct *>(kzalloc(sizeof(workqueue_struct), GFP_KERNEL));
 	if (wq) {
 		INIT_LIST_HEAD(&wq->pending);
-		wq->memory = !std::strcmp(name, "ibrelk_memory");
+		wq->memory = !std::strncmp(name, "ibrelk_memory", std::strlen("ibrelk_memory"));
 		wq->slow = wq->memory || !std::strcmp(name, "ibrelk_pins");
 	}
 	return wq;

@@ -98,14 +98,13 @@ struct delayed_work {
 };
 
 #define WQ_UNBOUND	0
-#define WQ_MAX_ACTIVE	512
 #define WQ_MEM_RECLAIM	0
 #define WQ_HIGHPRI	0
 #define INIT_WORK(w, f)		(*(w) = (struct work_struct) { .function = (f) })
 #define INIT_DELAYED_WORK(w, f)	(*(w) = (struct delayed_work) { .work = { .function = (f) } })
 #define DECLARE_DELAYED_WORK(name, f)	struct delayed_work name = { .work = { .function = (f) } }
 #define to_delayed_work(w)	container_of(w, struct delayed_work, work)
-struct workqueue_struct *alloc_workqueue(const char *name, int flags, int max);
+struct workqueue_struct *alloc_workqueue(const char *name, int flags, int max, ...);
 void destroy_workqueue(struct workqueue_struct *wq);
 void flush_workqueue(struct workqueue_struct *wq);
 bool queue_work(struct workqueue_struct *wq, struct work_struct *work);

@@ -80,6 +80,7 @@ void synchronize_rcu(void);
 #define smp_load_acquire(p)	READ_ONCE(*(p))
 #define smp_store_release(p, value)	WRITE_ONCE(*(p), value)
 #define try_cmpxchg(p, old, new)	(*(p) == *(old) ? (*(p) = (new), true) : (*(old) = *(p), false))
+#define cmpxchg(p, old, new)	({ __typeof__(*(p)) was_ = *(p); if (was_ == (old)) *(p) = (new); was_; })
 #define cpu_relax()		do { } while (0)
 #define cond_resched()		do { } while (0)
 
@@ -149,6 +150,14 @@ static inline bool refcount_dec_and_test(refcount_t *r)
 	if (r->refs <= 0 || r->refs > (1 << 24))
 		sim_ref_bad("a reference is dropped that nobody has");
 	return !--r->refs;
+}
+
+static inline bool refcount_dec_and_mutex_lock(refcount_t *r, struct mutex *lock)
+{
+	if (!refcount_dec_and_test(r))
+		return false;
+	mutex_lock(lock);
+	return true;
 }
 
 struct kref {

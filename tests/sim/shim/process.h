@@ -17,6 +17,13 @@ typedef struct {
 	u32 value;
 } kuid_t;
 
+struct user_namespace {
+	struct user_namespace *parent;
+	kuid_t owner;
+};
+
+extern struct user_namespace init_user_ns;
+
 struct mmu_notifier;
 
 struct mm_struct {
@@ -48,7 +55,8 @@ extern struct sim_task *sim_current;
 #define uid_eq(a, b)		((a).value == (b).value)
 #define from_kuid(ns, uid)	((uid).value)
 #define from_kuid_munged(ns, uid)	((uid).value)
-#define current_user_ns()	NULL
+#define current_user_ns()	(&init_user_ns)
+#define GLOBAL_ROOT_UID		((kuid_t) { 0 })
 #define task_tgid_vnr(task)	((pid_t)(task)->pid)
 #define capable(x)		true
 #define ns_capable_noaudit(ns, x)	false
@@ -251,6 +259,7 @@ struct wait_queue_entry {
 #define wake_up_all(wq)			do { } while (0)
 /* Whoever would wait is killed. */
 #define wait_event_killable(wq, condition)	((condition) ? 0 : -EINTR)
+#define wait_event_timeout(wq, condition, jiffies)	((condition) ? 1 : 0)
 #define init_waitqueue_func_entry(e, f)	((e)->func = (f))
 #define autoremove_wake_function(e, mode, flags, key)	1
 #define prepare_to_wait(wq, e, state)	do { } while (0)
