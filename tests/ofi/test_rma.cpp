@@ -157,7 +157,7 @@ TEST(Registration, wrong)
 	EXPECT_EQ(try_reg(side, read_only.data(), 4096, FI_REMOTE_READ), 0);
 	EXPECT_EQ(try_reg(side, read_only.data(), 4096, FI_REMOTE_WRITE), -FI_EFAULT);
 	EXPECT_EQ(try_reg(side, gone.data(), 4096, FI_REMOTE_READ), -FI_EFAULT);
-	EXPECT_EQ(try_reg(side, pages.data(), (std::size_t{1} << 30) + 1, FI_REMOTE_READ), -FI_EINVAL);
+	EXPECT_EQ(try_reg(side, pages.data(), (std::size_t{64} << 30) + 1, FI_REMOTE_READ), -FI_EINVAL);
 }
 
 TEST(Registration, keeps_the_domain_open)

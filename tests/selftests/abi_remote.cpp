@@ -5,6 +5,8 @@
 #include "abi_remote.hpp"
 
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include <spawn.h>
 
@@ -29,6 +31,16 @@ std::vector<std::size_t> sizes(const Node &node)
 	const auto eager = query(node.device.get()).eager_max;
 
 	return {1, 8, 100, 4096, eager - 1, eager, eager + 1, 100'000, (1 << 20) + 3, 5 << 20};
+}
+
+// User Mode Linux maps each page of a process by a mapping of its host's, which allows 65530 of them.
+bool maps_few_pages()
+{
+	std::ifstream cpuinfo("/proc/cpuinfo");
+	std::stringstream text;
+
+	text << cpuinfo.rdbuf();
+	return text.str().find("User Mode Linux") != std::string::npos;
 }
 
 } // namespace
@@ -80,6 +92,54 @@ KTAP_TEST(remote__put_lands)
 	expect(ends.ring, 99, -ECANCELED);
 	expect(ends.ring, 99, -ECANCELED);
 	expect(ends.ring, 100, 0);
+}
+
+// No offset in a region is kept in 32 bits. Its beginning is one piece of memory over and over, its end is
+// another one.
+KTAP_TEST(remote__region_of_more_than_4_gib)
+{
+	constexpr std::size_t piece = 2 << 20, pieces = (std::size_t{4} << 30) / piece,
+			      room = (pieces + 1) * piece;
+
+	if (maps_few_pages())
+		ktap::skip("User Mode Linux maps too few pages");
+
+	Ends ends;
+	const Pages memory(room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	const Fd first(::memfd_create("ibrelk-abi", MFD_CLOEXEC)),
+		last(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
+
+	for (const Fd *file : {&first, &last})
+		KTAP_REQUIRE_EQUAL(::ftruncate(file->get(), piece), 0);
+	for (std::size_t i = 0; i <= pieces; i++)
+		KTAP_REQUIRE(
+			::mmap(memory.data() + i * piece, piece, PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_FIXED, (i < pieces ? first : last).get(), 0) != MAP_FAILED);
+	std::memset(memory.data(), 0x55, piece);
+	std::memset(memory.data() + pieces * piece, 0xaa, piece);
+
+	const Window window(ends, memory.data(), room);
+	std::byte *const end = memory.data() + pieces * piece;
+
+	for (const std::size_t bytes : {std::size_t{8}, std::size_t{5000}, std::size_t{1'000'000}}) {
+		const auto data = pattern(bytes, static_cast<std::uint32_t>(bytes));
+		std::vector<std::uint8_t> back(bytes);
+
+		std::memset(end, 0xaa, piece);
+		KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), bytes, end + 12345, window.key)), 0);
+		KTAP_CHECK(std::memcmp(end + 12345, data.data(), bytes) == 0);
+		KTAP_CHECK(all_are(end, 12345, 0xaa));
+		KTAP_CHECK(all_are(end + 12345 + bytes, piece - 12345 - bytes, 0xaa));
+		KTAP_EQUAL(put_status(ends, get(ends.self, back.data(), bytes, end + 12345, window.key)), 0);
+		KTAP_CHECK(back == data);
+		// Across what is 4 GiB from the beginning.
+		KTAP_EQUAL(
+			put_status(ends, put(ends.self, data.data(), bytes, end - bytes / 2, window.key)), 0);
+		KTAP_CHECK(std::memcmp(end - bytes / 2, data.data(), bytes) == 0);
+		std::memset(memory.data(), 0x55, piece);
+	}
+	KTAP_EQUAL(put_status(ends, put(ends.self, end, 2, end + piece - 1, window.key)), -EFAULT);
+	KTAP_CHECK(all_are(memory.data(), piece, 0x55));
 }
 
 KTAP_TEST(remote__put_in_pieces_and_silent)

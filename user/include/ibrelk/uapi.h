@@ -160,7 +160,7 @@ struct ibrelk_endpoint_create {
 #define IBRELK_REGION_WRITE		1u
 #define IBRELK_REGION_REMOTE_WRITE	2u
 #define IBRELK_REGION_REMOTE_READ	4u
-#define IBRELK_REGION_MAX	(1ull << 30)
+#define IBRELK_REGION_MAX	(64ull << 30)
 
 /**
  * struct ibrelk_region_create - IBRELK_IOC_REGION_CREATE: keep memory pinned, and let peers put into it and get from it
