@@ -21,6 +21,7 @@ struct ibr_bounce;
 struct ibr_pins;
 struct ibr_space;
 struct ibr_stretch;
+struct mem_cgroup;
 struct page;
 
 /**
@@ -110,7 +111,7 @@ struct ibr_umem {
  * Pins up to two windows at once; where the memory cannot be pinned (limit, kind of mapping)
  * allocates a bounce buffer for the same stretch (filled from the user's memory unless @write).
  * Context: process, current->mm is the owner.
- * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM.
+ * Return: 0; -EFAULT (not mapped, or read-only for @write); -ENOMEM; -EINTR (killed meanwhile).
  */
 int ibr_umem_init(struct ibr_umem *umem, struct ibr_space *space, struct ibr_buffer *buffer, bool write);
 

@@ -57,13 +57,13 @@ static void pins_destroy(struct ibr_pins *pins)
 }
 
 /* Context: process, may sleep. */
-static void pins_unpin(struct ibr_pins *pins, unsigned long nr_pages)
+static void pins_unpin(struct ibr_pins *pins, unsigned long nr_pages, bool dirty)
 {
 	unsigned long done, part;
 
 	for (done = 0; done < nr_pages; done += part) {
 		part = min_t(unsigned long, nr_pages - done, PIN_PAGES);
-		unpin_user_pages_dirty_lock(pins->pages + done, part, pins->write);
+		unpin_user_pages_dirty_lock(pins->pages + done, part, dirty);
 		cond_resched();
 	}
 }
@@ -71,7 +71,7 @@ static void pins_unpin(struct ibr_pins *pins, unsigned long nr_pages)
 /* Context: process, may sleep. */
 static void pins_free(struct ibr_pins *pins)
 {
-	pins_unpin(pins, pins->nr_pages);
+	pins_unpin(pins, pins->nr_pages, pins->write);
 	atomic64_sub(pins->nr_pages, &pins->space->mm->pinned_vm);
 	pins_destroy(pins);
 }
@@ -624,7 +624,7 @@ static bool pages_written_back(struct page **pages, unsigned long nr_pages)
 	return false;
 }
 
-/* Return: pages, all of @max, or the error that ended it */
+/* Return: 0, and all of @max are pinned; or the error that ended it, and none is */
 static int pins_pin_some(struct ibr_pins *pins, unsigned long first, unsigned long max)
 {
 	unsigned int flags = FOLL_LONGTERM | (pins->write ? FOLL_WRITE : 0);
@@ -652,7 +652,7 @@ static int pins_pin(struct ibr_pins *pins)
 		part = min_t(unsigned long, pins->nr_pages - done, PIN_PAGES);
 		ret = fatal_signal_pending(current) ? -EINTR : pins_pin_some(pins, done, part);
 		if (ret) {
-			pins_unpin(pins, done);
+			pins_unpin(pins, done, false);
 			return ret;
 		}
 		pins->passing |= pages_of_hugetlb(pins->pages + done, part);

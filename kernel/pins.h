@@ -153,7 +153,7 @@ unsigned long ibr_pins_limit(void);
  *
  * Return: a range that contains it and is not much larger, or a region, until ibr_pins_put(), before which @space must
  * not be given back; ERR_PTR: -EFAULT (not mapped, or not writable), -EPERM (the
- * limit), -ENOMEM, or what the kernel says of memory that cannot be pinned. Context: process.
+ * limit), -ENOMEM, -EINTR (killed), or what the kernel says of memory that cannot be pinned. Context: process.
  */
 struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsigned long length, bool write,
 			      unsigned long limit);

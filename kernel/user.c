@@ -11,6 +11,8 @@
 
 #include "user.h"
 
+#define USER_WORKERS	256	/* at a time; before Linux 6.9 for each NUMA node */
+
 static LIST_HEAD(users);
 static DEFINE_MUTEX(users_lock);
 
@@ -46,7 +48,8 @@ static struct ibr_user *user_create(kuid_t uid)
 
 	if (!user)
 		return NULL;
-	user->queue = alloc_workqueue("ibrelk_memory/%u", WQ_UNBOUND, 0, from_kuid(&init_user_ns, uid));
+	user->queue = alloc_workqueue("ibrelk_memory/%u", WQ_UNBOUND, USER_WORKERS,
+				      from_kuid(&init_user_ns, uid));
 	if (!user->queue) {
 		kfree(user);
 		return NULL;

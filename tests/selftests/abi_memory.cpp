@@ -1697,8 +1697,10 @@ public:
 	{
 		write(top + "/cgroup.subtree_control", "+memory");
 		::mkdir(path.c_str(), 0700);
-		if (::access((path + "/memory.current").c_str(), R_OK))
+		if (::access((path + "/memory.current").c_str(), R_OK)) {
+			::rmdir(path.c_str());
 			ktap::skip("the kernel has no memory cgroups");
+		}
 	}
 	~Group()
 	{
