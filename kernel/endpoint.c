@@ -387,12 +387,8 @@ err_free:
 /* A place for one more send, which ends with ibr_endpoint_send_done(). Several threads may ask at once. */
 static bool send_reserve(struct ibr_endpoint *endpoint)
 {
-	if (!ibr_ring_has_room(endpoint->send_ring))
-		return false;
-	if ((u32)atomic_inc_return(&endpoint->sends) <= endpoint->sends_max)
-		return true;
-	ibr_endpoint_send_done(endpoint);
-	return false;
+	return ibr_ring_has_room(endpoint->send_ring) &&
+	       atomic_add_unless(&endpoint->sends, 1, endpoint->sends_max);
 }
 
 int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command *command,

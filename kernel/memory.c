@@ -344,7 +344,7 @@ static struct ibr_bounce *ibr_bounce_alloc(struct ibr_user *user, u32 length)
 			((u64)totalram_pages() << PAGE_SHIFT) / BOUNCE_SHARE);
 	struct ibr_bounce *bounce;
 
-	if ((u64)atomic64_add_return(length, &user->bounced) > div_u64(limit, USER_SHARE))
+	if ((u64)atomic64_add_return(length, &user->bounced) > limit / USER_SHARE)
 		goto uncharge_user;
 	if ((u64)atomic64_add_return(length, &bounce_bytes) > limit)
 		goto uncharge;

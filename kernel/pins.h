@@ -32,6 +32,7 @@ struct page;
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
  * @watched: has a notifier; without, nothing stays pinned
+ * @exit_end: until when its process, which ends, waits for who uses its regions: jiffies, odd; 0: it does not end
  * @lock: softirq-safe, innermost; covers the rest, and all that changes in its ranges. The notifier takes it, so
  *	nothing may be allocated under it
  * @found: ranges that transfers find, by address
@@ -54,6 +55,7 @@ struct ibr_space {
 	refcount_t refs;
 	struct work_struct free_work;
 	bool watched;
+	unsigned long exit_end;
 
 	spinlock_t lock;		/* the rest */
 	struct rb_root_cached found;

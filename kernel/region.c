@@ -29,7 +29,7 @@
 #include "region.h"
 
 #define TRIES		3	/* to pin it while nothing changes */
-#define END_S		2	/* who ends waits for who uses it no longer than this */
+#define END_S		2	/* who ends waits for who uses his regions no longer than this */
 #define REGION_REMOTE	(IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ)
 
 /**
@@ -304,6 +304,18 @@ static bool region_is_quiet(struct ibr_region *region)
 	return quiet;
 }
 
+/* All regions of a process that ends have END_S together: how many there are does not put its end off. */
+static unsigned long region_patience(struct ibr_space *space)
+{
+	unsigned long end = READ_ONCE(space->exit_end);
+
+	if (!end) {
+		end = (jiffies + END_S * HZ) | 1;
+		WRITE_ONCE(space->exit_end, end);
+	}
+	return time_before(jiffies, end) ? end - jiffies : 0;
+}
+
 /* ---- the descriptor ------------------------------------------------------------------------ */
 
 /*
@@ -319,7 +331,7 @@ static int region_flush(struct file *file, fl_owner_t owner)
 		return 0;
 	region_end(region);
 	if (current->flags & PF_EXITING)
-		wait_event_timeout(region->quiet, region_is_quiet(region), END_S * HZ);
+		wait_event_timeout(region->quiet, region_is_quiet(region), region_patience(region->space));
 	else
 		wait_event_killable(region->quiet, region_is_quiet(region));
 	return 0;

@@ -41,7 +41,6 @@ static struct ibr_user *user_find(kuid_t uid)
 	return NULL;
 }
 
-/* Context: users_lock held */
 static struct ibr_user *user_create(kuid_t uid)
 {
 	struct ibr_user *user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
@@ -56,18 +55,38 @@ static struct ibr_user *user_create(kuid_t uid)
 	}
 	user->uid = uid;
 	refcount_set(&user->refs, 1);
-	list_add(&user->node, &users);
 	return user;
+}
+
+static void user_destroy(struct ibr_user *user)
+{
+	destroy_workqueue(user->queue);
+	kfree(user);
 }
 
 struct ibr_user *ibr_user_get_current(void)
 {
 	kuid_t uid = user_uid();
-	struct ibr_user *user;
+	struct ibr_user *user, *created;
 
 	mutex_lock(&users_lock);
-	user = user_find(uid) ?: user_create(uid);
+	user = user_find(uid);
 	mutex_unlock(&users_lock);
+	if (user)
+		return user;
+
+	/* To make one may take long, where memory is short: others do not wait for that. */
+	created = user_create(uid);
+	if (!created)
+		return NULL;
+	mutex_lock(&users_lock);
+	user = user_find(uid);
+	if (!user)
+		list_add(&created->node, &users);
+	mutex_unlock(&users_lock);
+	if (!user)
+		return created;
+	user_destroy(created);
 	return user;
 }
 
@@ -77,8 +96,7 @@ void ibr_user_put(struct ibr_user *user)
 		return;
 	list_del(&user->node);
 	mutex_unlock(&users_lock);
-	destroy_workqueue(user->queue);
-	kfree(user);
+	user_destroy(user);
 }
 
 /* The one after @user, or the first one, with a reference; @user's is given back. */

@@ -11,6 +11,7 @@
 #include <linux/userfaultfd.h>
 #include <mutex>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <thread>
@@ -1898,6 +1899,157 @@ KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
 	int status = -1;
 	KTAP_EQUAL(::waitpid(child, &status, 0), child);
 	KTAP_EQUAL(status, 0);
+}
+
+// ---- what users share -----------------------------------------------------------------------------
+
+// A parameter of the module, for as long as this is there.
+class Parameter
+{
+public:
+	Parameter(const std::string &name, const std::string &value) :
+		path_("/sys/module/ibrelk/parameters/" + name)
+	{
+		std::ifstream(path_) >> before_;
+		set(value);
+	}
+	~Parameter()
+	{
+		static_cast<void>(std::ofstream(path_) << before_);
+	}
+	Parameter(const Parameter &) = delete;
+	Parameter &operator=(const Parameter &) = delete;
+
+private:
+	void set(const std::string &value)
+	{
+		KTAP_REQUIRE(static_cast<bool>(std::ofstream(path_) << value << std::flush));
+	}
+	const std::string path_;
+	std::string before_;
+};
+
+// Writes a text into a file, as one piece.
+bool tell(const std::string &path, const std::string &text)
+{
+	const Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+
+	return file.get() >= 0 &&
+		::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// A process that does something, says what came of it, and stays as it is until this is closed.
+class Neighbour
+{
+public:
+	// What it returns is 0 to 255. It is told when whoever made it has prepared what there is to prepare
+	// for it.
+	explicit Neighbour(const std::function<unsigned(const std::function<void()> &prepared)> &function)
+	{
+		int ends[2];
+
+		KTAP_REQUIRE_EQUAL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+		mine_ = Fd(ends[0]);
+		Fd theirs(ends[1]);
+		child_ = ::fork();
+		if (!child_) {
+			unsigned char byte = 255;
+
+			mine_.close();
+			try {
+				byte = static_cast<unsigned char>(function([&] {
+					if (::write(theirs.get(), &byte, 1) != 1 ||
+						::read(theirs.get(), &byte, 1) != 1)
+						::_exit(1);
+				}));
+			} catch (...) {
+			}
+			::_exit(::write(theirs.get(), &byte, 1) != 1 || ::read(theirs.get(), &byte, 1) != 0);
+		}
+		KTAP_REQUIRE(child_ > 0);
+	}
+	~Neighbour()
+	{
+		mine_.close();
+		if (child_ > 0)
+			::waitpid(child_, nullptr, 0);
+	}
+	Neighbour(const Neighbour &) = delete;
+	Neighbour &operator=(const Neighbour &) = delete;
+	pid_t pid() const
+	{
+		return child_;
+	}
+	// What it says next.
+	int said() const
+	{
+		unsigned char byte = 0;
+
+		return ::read(mine_.get(), &byte, 1) == 1 ? byte : -1;
+	}
+	void prepared() const
+	{
+		const unsigned char byte = 0;
+
+		KTAP_REQUIRE_EQUAL(::write(mine_.get(), &byte, 1), 1);
+	}
+
+private:
+	Fd mine_;
+	pid_t child_ = -1;
+};
+
+// How many receives of 64 KiB that have to be bounced this process can post; 255: it was not memory that
+// ended it.
+unsigned bounced_receives()
+{
+	static const Node node(256); // which keeps them
+	constexpr std::size_t size = 64 << 10;
+	const Pages pages(size);
+	unsigned taken = 0;
+	int ret = 1;
+
+	while (taken < 200 &&
+		(ret = submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), size, 0))) == 1)
+		taken++;
+	return ret == -ENOMEM ? taken : 255;
+}
+
+// Of what there is for bounced memory a user may have half, by whatever names: others have theirs.
+KTAP_TEST(memory__for_bouncing_is_shared_among_users)
+{
+	constexpr unsigned share = 16; // of 64 KiB, which are half of 2 MiB
+
+	need_root();
+	const Opened everybody;
+	const Parameter limit("bounce_max_mib", "2");
+
+	const Neighbour first([](const std::function<void()> &) {
+		return become_bounced(nobody) ? bounced_receives() : 254;
+	});
+	KTAP_EQUAL(first.said(), static_cast<int>(share));
+
+	// In a user namespace of his own he may be anybody.
+	const Neighbour disguised([](const std::function<void()> &prepared) -> unsigned {
+		if (!become_bounced(nobody) || ::prctl(PR_SET_DUMPABLE, 1) || ::unshare(CLONE_NEWUSER))
+			return 253;
+		prepared();
+		if (::setgid(5) || ::setuid(5))
+			return 252;
+		return bounced_receives();
+	});
+	const std::string process = "/proc/" + std::to_string(disguised.pid());
+
+	KTAP_REQUIRE_EQUAL(disguised.said(), 255);
+	KTAP_REQUIRE(tell(process + "/uid_map", "0 70000 10"));
+	KTAP_REQUIRE(tell(process + "/gid_map", "0 70000 10"));
+	disguised.prepared();
+	KTAP_EQUAL(disguised.said(), 0);
+
+	const Neighbour second([](const std::function<void()> &) {
+		return become_bounced(nobody - 1) ? bounced_receives() : 254;
+	});
+	KTAP_EQUAL(second.said(), static_cast<int>(share));
 }
 
 } // namespace
