@@ -525,6 +525,20 @@ bench()
 	esac
 }
 
+# lossy_streams MODE: enough for what chance does to one run not to be what is seen: a time-out at its end, say, is little of it.
+# With a delay few round trips are many messages. Of RC each message is a packet; of ours 16 are.
+lossy_streams()
+{
+	case $1/$delay in
+	*-native/*) ours rate "$1" 8 8000 200 64 ;;
+	*/0) ours rate "$1" 8 24000 200 64 ;;
+	*) ours rate "$1" 8 96000 200 64 ;;
+	esac
+	ours bandwidth "$1" 4096 6000 100 64
+	# 64 outstanding, as perftest has 128: with a delay, fewer are in step, and which ones is chance.
+	ours bandwidth "$1" 65536 800 64 64
+}
+
 # ... and over a wire that loses or delays, of the modes that repeat what is lost. Of one that does neither, what is
 # missing above.
 losses()
@@ -550,14 +564,7 @@ losses()
 			wire 0 0 netem
 			suffix=_netem
 		fi
-		# Enough for what chance does to one run not to be what is seen. Of RC each message is a packet; of ours 16 are.
-		case $1 in
-		rc-*) ours rate "$1" 8 8000 200 64 ;;
-		*) ours rate "$1" 8 24000 200 64 ;;
-		esac
-		ours bandwidth "$1" 4096 6000 100 64
-		# 64 outstanding, as perftest has 128: with a delay, fewer are in step, and which ones is chance.
-		ours bandwidth "$1" 65536 800 64 64
+		lossy_streams "$1"
 		if [ "$loss $delay" = '0 0' ]; then
 			suffix=
 			wire 0 0
@@ -643,9 +650,7 @@ troubles()
 	*)
 		ours latency "$1" 8,4096 200 20 64
 		ours latency "$1" 65536 200 20 64
-		ours rate "$1" 8 2000 200 64
-		ours bandwidth "$1" 4096 1000 100 64
-		ours bandwidth "$1" 65536 800 64 64
+		lossy_streams "$1"
 		ours bandwidth "$1" 1048576 20 4 8
 		;;
 	esac
