@@ -30,7 +30,7 @@ demo: module user ## two nodes exchange verified messages over a lossy wire, the
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
 check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
-	@tests/check.sh unit fuzz kunit+sim+adapter model lab
+	@tests/check.sh fuzz+unit+model kunit+sim+steps+adapter lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
@@ -39,7 +39,7 @@ check-fuzz: deps ## each fuzzer for a minute
 	@tests/check.sh fuzz
 
 check-sim: user ## the simulator: what was found before, a fixed set of seeds, and some fresh ones
-	@tests/check.sh sim
+	@tests/check.sh sim+steps
 
 check-model: deps ## spin explores the model of the handshake with two faults
 	@tests/check.sh model-long
@@ -54,7 +54,7 @@ check-mpich: user ## MPICH over the libfabric provider, built from Debian's sour
 	@tests/check.sh mpich
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim sim-long model-long mutation kunit-long lab-long mpich
+	@tests/check.sh unit fuzz sim+steps steps-long model-long mutation kunit-long lab-long mpich
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

@@ -3,7 +3,7 @@
 # does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side:
 # those that leave a processor idle, and wait for no other's time.
 #
-# usage: check.sh unit|fuzz|sim|sim-long|model|model-long|mutation|kunit|adapter|kunit-long|lab|lab-long|mpich[+...] ...
+# usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -123,16 +123,23 @@ part_sim()
 	counted "fixed seeds" "$build/tests/sim/ibrelk-sim" --seed 1000 --runs "${IBRELK_SIM_FIXED:-1500}"
 	counted "fixed seeds, sanitizers" "$build/tests/sim/ibrelk-sim-asan" --seed 1 --runs "${IBRELK_SIM_ASAN:-80}"
 	counted "the same twice" same_twice
-	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
-	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
-	counted "steps, documented" steps_documented
-	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
-	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	counted "a receiver that is behind" "$build/tests/sim/ibrelk-behind"
 	counted "two threads at once" "$build/tests/sim/ibrelk-at-once"
 	counted "streams of many senders" "$build/tests/sim/ibrelk-streams"
 	counted "the engine at scale" "$build/tests/sim/scale/ibrelk-scale" --check
 	counted "fresh seeds" "$build/tests/sim/ibrelk-sim" --seed "${day}0000" --runs "${IBRELK_SIM_FRESH:-1500}"
+	sums
+}
+
+# What may happen at each step of a transfer.
+part_steps()
+{
+	sum_good=0 sum_bad=0 sum_skips=0
+	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 2
+	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
+	counted "steps, documented" steps_documented
+	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
+	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	sums
 }
 
@@ -165,7 +172,7 @@ sums()
 }
 
 # Each single allocation of a transfer, and more orders of events at each step.
-part_sim_long()
+part_steps_long()
 {
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 20
