@@ -3,7 +3,7 @@
 # libfabric over the same two devices and TCP over the same veth pair, all in one boot. Prints its results as they come, as lines "row: " and a row of the CSV
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
-# usage: guest.sh [--rows] [--full] [MODE ...]
+# usage: guest.sh [--rows] [--full] [--lossy] [MODE ...]
 #   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
 #             by RDMA), -written (from 8 KiB on all are), -unkept (no memory stays pinned), -eager or -rts (no message up
 #             to 32 KiB goes by rendezvous, or all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
@@ -11,14 +11,16 @@
 #             matching, and region and region-unkept, which pin memory; all of them if none is given. And profile
 #             (see profile.sh)
 #   --full    the long sweeps: sizes, windows, more loss and delay
+#   --lossy   only over wires that lose or delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
 set -u
 
-measuring=1 full=
+measuring=1 full= lossless=1
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rows) measuring= ;;
 	--full) full=1 ;;
+	--lossy) lossless= ;;
 	*) break ;;
 	esac
 	shift
@@ -671,6 +673,7 @@ else
 	wires='0/0 0.1/0 1/0 5/0 0/1 0.1/1 1/1 5/1'
 fi
 for mode; do
+	[ -n "$lossless" ] || break
 	parameters "$mode"
 	$plain "$mode"
 done

@@ -2,7 +2,7 @@
 # `make bench` and `make bench-full`: runs guest.sh in the instruction-counted form of the lab, stores the rows in
 # build/bench/, draws the plots, and prints the table with the ratios that matter.
 #
-# usage: run.sh [--full] [MODE ...]      KERNEL=6.12 in the environment: on another kernel, into files of their own
+# usage: run.sh [--full] [--lossy] [MODE ...]      KERNEL=6.12 in the environment: on another kernel, into files of their own
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
