@@ -32,7 +32,8 @@ struct page;
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
  * @watched: has a notifier; without, nothing stays pinned
- * @exit_end: until when its process, which ends, waits for who uses its regions: jiffies, odd; 0: it does not end
+ * @exiting: start_boottime of a task that ends, and waits for who uses regions here; of the last one, if there are more
+ * @exit_left: for how long it still does, jiffies
  * @lock: softirq-safe, innermost; covers the rest, and all that changes in its ranges. The notifier takes it, so
  *	nothing may be allocated under it
  * @found: ranges that transfers find, by address
@@ -55,7 +56,8 @@ struct ibr_space {
 	refcount_t refs;
 	struct work_struct free_work;
 	bool watched;
-	unsigned long exit_end;
+	u64 exiting;
+	long exit_left;
 
 	spinlock_t lock;		/* the rest */
 	struct rb_root_cached found;

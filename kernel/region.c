@@ -304,16 +304,16 @@ static bool region_is_quiet(struct ibr_region *region)
 	return quiet;
 }
 
-/* All regions of a process that ends have END_S together: how many there are does not put its end off. */
-static unsigned long region_patience(struct ibr_space *space)
+/* The regions of its address space have END_S together: how many there are does not put the end of a process off. */
+static void region_wait_exiting(struct ibr_region *region)
 {
-	unsigned long end = READ_ONCE(space->exit_end);
+	struct ibr_space *space = region->space;
+	u64 who = current->start_boottime;
+	long left = READ_ONCE(space->exiting) == who ? READ_ONCE(space->exit_left) : END_S * HZ;
 
-	if (!end) {
-		end = (jiffies + END_S * HZ) | 1;
-		WRITE_ONCE(space->exit_end, end);
-	}
-	return time_before(jiffies, end) ? end - jiffies : 0;
+	left = wait_event_timeout(region->quiet, region_is_quiet(region), left);
+	WRITE_ONCE(space->exit_left, left);
+	WRITE_ONCE(space->exiting, who);
 }
 
 /* ---- the descriptor ------------------------------------------------------------------------ */
@@ -331,7 +331,7 @@ static int region_flush(struct file *file, fl_owner_t owner)
 		return 0;
 	region_end(region);
 	if (current->flags & PF_EXITING)
-		wait_event_timeout(region->quiet, region_is_quiet(region), region_patience(region->space));
+		region_wait_exiting(region);
 	else
 		wait_event_killable(region->quiet, region_is_quiet(region));
 	return 0;

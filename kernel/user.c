@@ -77,16 +77,16 @@ struct ibr_user *ibr_user_get_current(void)
 
 	/* To make one may take long, where memory is short: others do not wait for that. */
 	created = user_create(uid);
-	if (!created)
-		return NULL;
 	mutex_lock(&users_lock);
 	user = user_find(uid);
-	if (!user)
+	if (!user && created) {
 		list_add(&created->node, &users);
+		user = created;
+		created = NULL;
+	}
 	mutex_unlock(&users_lock);
-	if (!user)
-		return created;
-	user_destroy(created);
+	if (created)
+		user_destroy(created);
 	return user;
 }
 

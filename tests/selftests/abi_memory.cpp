@@ -1942,7 +1942,8 @@ bool tell(const std::string &path, const std::string &text)
 class Neighbour
 {
 public:
-	// What it returns is 0 to 255. It is told when whoever made it has prepared what there is to prepare
+	static constexpr unsigned char ready = 250; // what it says of itself
+	// What it returns is 0 to 249. It is told when whoever made it has prepared what there is to prepare
 	// for it.
 	explicit Neighbour(const std::function<unsigned(const std::function<void()> &prepared)> &function)
 	{
@@ -1953,8 +1954,9 @@ public:
 		Fd theirs(ends[1]);
 		child_ = ::fork();
 		if (!child_) {
-			unsigned char byte = 255;
+			unsigned char byte = ready;
 
+			::alarm(120);
 			mine_.close();
 			try {
 				byte = static_cast<unsigned char>(function([&] {
@@ -1963,6 +1965,7 @@ public:
 						::_exit(1);
 				}));
 			} catch (...) {
+				::_exit(2);
 			}
 			::_exit(::write(theirs.get(), &byte, 1) != 1 || ::read(theirs.get(), &byte, 1) != 0);
 		}
@@ -1970,9 +1973,11 @@ public:
 	}
 	~Neighbour()
 	{
+		int status = -1;
+
 		mine_.close();
-		if (child_ > 0)
-			::waitpid(child_, nullptr, 0);
+		::waitpid(child_, &status, 0);
+		KTAP_EQUAL(status, 0);
 	}
 	Neighbour(const Neighbour &) = delete;
 	Neighbour &operator=(const Neighbour &) = delete;
@@ -1999,12 +2004,12 @@ private:
 	pid_t child_ = -1;
 };
 
-// How many receives of 64 KiB that have to be bounced this process can post; 255: it was not memory that
+// How many receives of 60 KiB that have to be bounced this process can post; 249: it was not memory that
 // ended it.
 unsigned bounced_receives()
 {
 	static const Node node(256); // which keeps them
-	constexpr std::size_t size = 64 << 10;
+	constexpr std::size_t size = 60 << 10;
 	const Pages pages(size);
 	unsigned taken = 0;
 	int ret = 1;
@@ -2012,42 +2017,42 @@ unsigned bounced_receives()
 	while (taken < 200 &&
 		(ret = submit(Door::ioctl, node.endpoint.get(), recv(pages.data(), size, 0))) == 1)
 		taken++;
-	return ret == -ENOMEM ? taken : 255;
+	return ret == -ENOMEM ? taken : 249;
 }
 
 // Of what there is for bounced memory a user may have half, by whatever names: others have theirs.
 KTAP_TEST(memory__for_bouncing_is_shared_among_users)
 {
-	constexpr unsigned share = 16; // of 64 KiB, which are half of 2 MiB
+	constexpr unsigned share = 17; // of 60 KiB, which are half of 2 MiB, and no other fits
+	constexpr uid_t one = nobody - 2, other = nobody - 3; // who have nothing left from other tests
 
 	need_root();
 	const Opened everybody;
 	const Parameter limit("bounce_max_mib", "2");
 
-	const Neighbour first([](const std::function<void()> &) {
-		return become_bounced(nobody) ? bounced_receives() : 254;
-	});
+	const Neighbour first(
+		[](const std::function<void()> &) { return become_bounced(one) ? bounced_receives() : 248; });
 	KTAP_EQUAL(first.said(), static_cast<int>(share));
 
 	// In a user namespace of his own he may be anybody.
 	const Neighbour disguised([](const std::function<void()> &prepared) -> unsigned {
-		if (!become_bounced(nobody) || ::prctl(PR_SET_DUMPABLE, 1) || ::unshare(CLONE_NEWUSER))
-			return 253;
+		if (!become_bounced(one) || ::prctl(PR_SET_DUMPABLE, 1) || ::unshare(CLONE_NEWUSER))
+			return 247;
 		prepared();
 		if (::setgid(5) || ::setuid(5))
-			return 252;
+			return 246;
 		return bounced_receives();
 	});
 	const std::string process = "/proc/" + std::to_string(disguised.pid());
 
-	KTAP_REQUIRE_EQUAL(disguised.said(), 255);
+	KTAP_REQUIRE_EQUAL(disguised.said(), Neighbour::ready);
 	KTAP_REQUIRE(tell(process + "/uid_map", "0 70000 10"));
 	KTAP_REQUIRE(tell(process + "/gid_map", "0 70000 10"));
 	disguised.prepared();
 	KTAP_EQUAL(disguised.said(), 0);
 
 	const Neighbour second([](const std::function<void()> &) {
-		return become_bounced(nobody - 1) ? bounced_receives() : 254;
+		return become_bounced(other) ? bounced_receives() : 248;
 	});
 	KTAP_EQUAL(second.said(), static_cast<int>(share));
 }

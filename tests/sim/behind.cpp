@@ -450,7 +450,7 @@ private:
 			ibrelk_endpoint_create create{};
 			ibrelk_addr peer{};
 
-			here.task = {&here.mm, nullptr, 1000 + node * parts + part, 100, 1ul << 30, 0, 0};
+			here.task = {&here.mm, nullptr, 1000 + node * parts + part, 100, 1ul << 30, 0, 0, 0};
 			here.mm.users = 1;
 			here.pool = memory(pool_bytes);
 			here.target = memory(receives * long_bytes);

@@ -13,7 +13,7 @@
 
 user_namespace init_user_ns{};
 static mm_struct kernel_mm{};
-static sim_task kernel_task{&kernel_mm, nullptr, 0, 0, 0, 0, 0};
+static sim_task kernel_task{&kernel_mm, nullptr, 0, 0, 0, 0, 0, 0};
 sim_task *sim_current = &kernel_task;
 
 void mmdrop(mm_struct *mm)

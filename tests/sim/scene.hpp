@@ -148,7 +148,7 @@ protected:
 		actors_[node] = all_.back().get();
 		Actor &actor = at(node);
 
-		actor.task = {&actor.mm, nullptr, 1000 + node, 100, 1ul << 30, 0, 0};
+		actor.task = {&actor.mm, nullptr, 1000 + node, 100, 1ul << 30, 0, 0, 0};
 		actor.mm.users = 1;
 		as(SIM_PROCESS, node, [&] {
 			ibrelk_endpoint_create create{};

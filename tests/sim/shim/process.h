@@ -42,6 +42,7 @@ struct sim_task {
 	unsigned long memlock;	/* bytes */
 	u32 flags;
 	u64 timer_slack_ns;
+	u64 start_boottime;
 };
 
 extern struct sim_task *sim_current;
@@ -259,7 +260,7 @@ struct wait_queue_entry {
 #define wake_up_all(wq)			do { } while (0)
 /* Whoever would wait is killed. */
 #define wait_event_killable(wq, condition)	((condition) ? 0 : -EINTR)
-#define wait_event_timeout(wq, condition, jiffies)	((condition) ? 1 : 0)
+#define wait_event_timeout(wq, condition, timeout)	({ long t_ = (timeout); (condition) ? (t_ > 0 ? t_ : 1) : 0; })
 #define init_waitqueue_func_entry(e, f)	((e)->func = (f))
 #define autoremove_wake_function(e, mode, flags, key)	1
 #define prepare_to_wait(wq, e, state)	do { } while (0)
