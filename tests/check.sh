@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs parts of the tests and adds up what they report. Each part ends with a line "N passed, N failed", and so
-# does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side:
-# those that leave a processor idle, and wait for no other's time.
+# does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side, so
+# that no processor is idle while one of them comes to its end: those that wait for no other's time.
 #
 # usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
