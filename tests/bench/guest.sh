@@ -528,11 +528,11 @@ bench()
 }
 
 # lossy_streams MODE: enough for what chance does to one run not to be what is seen: a time-out at its end, say, is little of it.
-# With a delay few round trips are many messages. Of RC each message is a packet; of ours 16 are.
+# With a delay few round trips are many messages. Natively each message is a packet, and without aggregation; else 16 are.
 lossy_streams()
 {
 	case $1/$delay in
-	*-native/*) ours rate "$1" 8 8000 200 64 ;;
+	*-native/* | *-noagg/*) ours rate "$1" 8 8000 200 64 ;;
 	*/0) ours rate "$1" 8 24000 200 64 ;;
 	*) ours rate "$1" 8 96000 200 64 ;;
 	esac
