@@ -72,7 +72,7 @@ HOURS ?= 0
 sim: user ## simulate N runs from SEED on, for HOURS: make sim SEED=7 N=100000 HOURS=2
 	@$(BUILD)/tests/sim/ibrelk-sim --seed $(SEED) --runs $(N) --hours $(HOURS)
 
-scale: user ## engines of up to 100,000 nodes, incast, loss: table, CSV and plots in build/scale/ (8 GiB)
+scale: user ## engines of up to 100,000 nodes, incast, loss: table, CSV and plots in build/scale/ (16 GiB)
 	@tests/sim/scale/run.sh
 
 SECONDS ?= 600
