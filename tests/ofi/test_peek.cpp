@@ -102,9 +102,9 @@ TEST_F(Peek, claimed_messages_are_received_by_their_context)
 	int context = 0;
 
 	send(300, 1, 0);
-	send(400, 1, 0);
 	Side::post([&] { return operation(FI_PEEK | FI_CLAIM, 1, &first); });
 	EXPECT_EQ(pair.b.done(&first).len, 300U);
+	send(400, 1, 0);
 	Side::post([&] { return operation(FI_PEEK | FI_CLAIM, 1, &second); });
 	EXPECT_EQ(pair.b.done(&second).len, 400U);
 
