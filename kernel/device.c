@@ -623,7 +623,7 @@ static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 		    (port->layer == IBR_LINK_IWARP && (ret == -EADDRNOTAVAIL || ret == -ENODEV))) {
 			reason = "its address belongs to another RDMA device";
 		} else {
-			/* One of IPv6 cannot be bound before its detection of duplicates is over, of which no event tells. */
+			/* One of IPv6 cannot be bound before duplicates were looked for, and no event tells of that. */
 			reason = "no queue pair or listener could be made";
 			again = true;
 		}

@@ -1011,8 +1011,8 @@ void ibr_umem_copy_from(struct ibr_umem *umem, u64 offset, void *data, u32 lengt
 void ibr_memory_drain(void)
 {
 	/*
-	 * Each that ends may leave bounced data to be copied, by one more work. What there is when none is left has only not
-	 * returned yet.
+	 * Each that ends may leave bounced data to be copied, by one more work. What there is when none is left
+	 * has only not returned yet.
 	 */
 	do {
 		ibr_users_flush();

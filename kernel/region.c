@@ -319,9 +319,9 @@ static void region_wait_exiting(struct ibr_region *region)
 /* ---- the descriptor ------------------------------------------------------------------------ */
 
 /*
- * Somebody closes one of its descriptors: is it the process that made it? Not one that has inherited it, even if it is
- * at the same memory for a moment (vfork()). Who is killed need not wait. No signal reaches who ends: its memory is gone
- * by then (but for vfork()'s), and does not keep it for long.
+ * Somebody closes one of its descriptors: is it the process that made it? Not one that has inherited it, even if it
+ * is at the same memory for a moment (vfork()). Who is killed need not wait. No signal reaches who ends: its memory is
+ * gone by then (but for vfork()'s), and does not keep it for long.
  */
 static int region_flush(struct file *file, fl_owner_t owner)
 {

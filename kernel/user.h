@@ -29,7 +29,7 @@ struct ibr_user {
 	atomic64_t bounced;
 };
 
-/** ibr_user_get_current() - the user whose process this is. Return: he, or NULL: no memory. Context: process, may sleep */
+/** ibr_user_get_current() - whose process this is. Return: he, or NULL: no memory. Context: process, may sleep */
 struct ibr_user *ibr_user_get_current(void);
 /** ibr_user_put() - give it back. Context: process, not in a work of his queue; may sleep */
 void ibr_user_put(struct ibr_user *user);

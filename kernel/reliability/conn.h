@@ -144,8 +144,8 @@ struct rel_rtt {
  * struct rel_loss - loss.c: when to think that a packet is lost
  * @lost: bit number % REL_SPAN_MAX: this number was declared lost and its slot tells about it
  * @newest: largest number that was acknowledged (RACK.segment of RFC 8985)
- * @overtaken: what was sent before this number was sent before a tail probe that could only ask, for want of credit, and
- *	nothing was heard of it since; at most the floor if there is none
+ * @overtaken: what was sent before this number was sent before a tail probe that could only ask, for want of credit,
+ *	and nothing was heard of it since; at most the floor if there is none
  * @newest_rtt_ns: time from its sending to its ACK (RACK.rtt)
  * @progress_ns: last time that something was acknowledged, that sending began, or that the tail probe was put off
  * @round_end: the reordering window widens at most once until this number is acknowledged

@@ -29,7 +29,7 @@ static inline bool rel_send_fits(const struct rel_conn *conn)
 }
 
 /**
- * rel_send_waits() - it begins to wait for the peer, unless it does for what was lost, and the peer has said nothing since
+ * rel_send_waits() - it begins to wait for the peer, unless it does for what was lost, and nothing was heard since
  * @conn: the connection
  * @now: time, ns
  *

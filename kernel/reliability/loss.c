@@ -293,8 +293,8 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 }
 
 /*
- * The tail probe could only ask, for want of credit, and nothing is known to have arrived since. So what brings credit is
- * that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet, and the largest reordering
+ * The tail probe could only ask, for want of credit, and nothing is known to have arrived since. So what brings credit
+ * is that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet, and the largest reordering
  * window) that what was sent so long before it has not.
  */
 void rel_loss_handle_grant(struct rel_conn *conn, u64 now)

@@ -36,7 +36,7 @@ extern const struct rel_congestion_ops rel_congestion_delay;
 /** enum rel_cause - why a packet is to be sent again */
 enum rel_cause {
 	REL_LOST_RACK,		/* something sent sufficiently later was acknowledged (RFC 8985) */
-	REL_LOST_PROBE,		/* tail loss probe: may well have arrived (RFC 8985, section 7); or a PROBE has overtaken it */
+	REL_LOST_PROBE,		/* tail loss probe (RFC 8985, 7): may well have arrived; or a PROBE has overtaken it */
 	REL_LOST_TIMEOUT,	/* not known to a peer that answers after a time-out (RFC 6298) */
 	REL_LOST_RESET,		/* rel_conn_requeue(): the queue pair was rebuilt */
 	REL_CAUSES

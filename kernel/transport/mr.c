@@ -247,8 +247,8 @@ static int mr_map(struct ibr_mr *mr)
 		return -ENOMEM;
 	mr->mapped = true;
 	/*
-	 * What the kernel copies there meanwhile, it must not lose when this is undone. So it is undone at once: what is
-	 * not written by the adapter is all copied.
+	 * What the kernel copies there meanwhile, it must not lose when this is undone. So it is undone at once: what
+	 * is not written by the adapter is all copied.
 	 */
 	for (sg = mr->sg; sg < mr->sg + mapped; sg++)
 		if (!ib_uses_virt_dma(ib) && dma_need_sync(ib->dma_device, sg_dma_address(sg))) {

@@ -29,7 +29,7 @@ protected:
 	static Result run(const mpi::Job &job, long messages, Duration limit = Duration(600))
 	{
 		auto received = growth(2, "rx_messages", job.mode);
-		const Result result = lab().run(1, mpi::command(job), limit);
+		Result result = lab().run(1, mpi::command(job), limit);
 
 		EXPECT_EQ(result.status, 0) << result.output;
 		EXPECT_GE(received.value(), messages) << result.output;

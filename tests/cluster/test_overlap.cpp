@@ -25,7 +25,7 @@ protected:
 	{
 		static const std::regex side(
 			"\"(send|receive)\":\\{\"trials\":([0-9]+),.*?\"first_pct\":([0-9.]+)");
-		std::vector<bool> found(2 * sizes);
+		std::vector<bool> found(std::size_t{2} * sizes);
 
 		need_server();
 		/* A machine that became slower after the work was measured out may miss all of one kind. */

@@ -494,6 +494,7 @@ static inline struct ibrelk_command ibrelk_command_recv_multi(uint32_t peer, voi
 static inline struct ibrelk_command ibrelk_command_probe(
 	uint32_t peer, uint64_t tag, uint64_t ignore, uint64_t user_data) IBRELK_NOEXCEPT
 {
+	/* NOLINTNEXTLINE(modernize-use-nullptr): also C */
 	struct ibrelk_command command = ibrelk_command_recv(peer, NULL, 0, tag, ignore, user_data);
 
 	command.opcode = IBRELK_OP_PROBE;
