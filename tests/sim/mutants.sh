@@ -68,7 +68,7 @@ leak | leak | modes=32 | endpoint.c | s/\t\tkfree\(contact\);/\t\t;/
 reference | reference\|memory | modes=32 | flow.c | s/ibr_path_put\(flow->path\);\n\tibr_endpoint_put\(flow->endpoint\);\n\tkfree_rcu/ibr_path_put(flow->path);\n\tibr_path_put(flow->path);\n\tibr_endpoint_put(flow->endpoint);\n\tkfree_rcu/
 lock-missing | lock | - | drive.c | s/(void ibr_path_drive\(struct ibr_path \*path\)\n\{\n)\tspin_lock_bh\(&path->lock\);\n(.*?)\tspin_unlock_bh\(&path->lock\);/$1$2/s
 lock-order | lock | levels=8 | message.c | s/(\tmessage_matched\(flow, message->wire_flags, message->sequence, 0\);\n\t\tmessage_deliver)/\tspin_lock_bh(&endpoint->lock); spin_lock_bh(&flow->path->lock); spin_unlock_bh(&flow->path->lock); spin_unlock_bh(&endpoint->lock);\n$1/
-sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
+sleeping | lock | alloc=0 | message.c | s/message = kzalloc\(size, GFP_ATOMIC [|] __GFP_ACCOUNT [|] __GFP_NOWARN\);/message = kzalloc(size, GFP_KERNEL);/
 freed-timer | timer\|memory\|Segmentation\|reference\|lock | qp_errors=3 restarts=2 modes=32 | path.c | s/hrtimer_cancel\(&path->timer\);//
 wrap-early | order\|progress\|count\|match | wrap=20 reorder=300000 modes=32 restarts=0 closes=0 alloc=0 | message.c | s/\(s32\)\(message->sequence - sequence\) < 0/message->sequence < sequence/
 wrap-announce | progress\|credit | wrap=300 messages=400 nodes=2 endpoints=1 eager_max=0 modes=32 restarts=0 closes=0 alloc=0 size_max=200 | flow.c | s/\(s32\)\(announce - flow->announce_limit\) > 0/announce > flow->announce_limit/
