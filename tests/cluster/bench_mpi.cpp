@@ -39,7 +39,7 @@ struct Network {
 	std::string mode = "auto";
 	// Options for mpirun; empty: nothing one-sided. (Over libfabric's own providers Open MPI 4.1.4 with
 	// libfabric 1.17 makes no window, tcp;ofi_rxm, or dies of it, verbs;ofi_rxd.)
-	std::string windows;
+	std::string windows{};
 };
 
 const std::vector<Network> networks = {

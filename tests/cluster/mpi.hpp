@@ -16,8 +16,8 @@ struct Job {
 	std::string mode = "auto";   // of ibrelk
 	std::string over = "ibrelk"; // or another network that mpirun.sh knows
 	int ranks = 1;               // of each node
-	std::string options;         // more for mpirun
-	std::string mpich;           // folder of an MPICH, instead of Open MPI
+	std::string options{};       // more for mpirun
+	std::string mpich{};         // folder of an MPICH, instead of Open MPI
 };
 
 /// Options by which Open MPI's windows go by RMA. Only told by its name does osc/rdma take this BTL at once,
