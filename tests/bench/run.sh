@@ -10,7 +10,7 @@ root=$(cd "$here/../.." && pwd)
 build=$root/build
 kernel=${KERNEL:-6.1}
 out=$build/bench
-name=bench limit=${BENCH_LIMIT_S:-800}
+name=bench limit=${BENCH_LIMIT_S:-880}
 [ "${1:-}" != --full ] || { name=full limit=${BENCH_LIMIT_S:-7200}; }
 [ "$kernel" = 6.1 ] || name=$name-$kernel
 csv=$out/$name.csv log=$out/$name.txt
