@@ -28,7 +28,8 @@ struct page;
  * struct ibr_space - an address space whose memory is pinned
  * @notifier: by which the kernel tells what becomes of it; one for all endpoints of a process
  * @mm: the address space, referenced (mmgrab)
- * @user: whose process it is, or was when it opened its first endpoint or region; or who opened the one that it uses
+ * @user: whose process it is, or was when it opened its first endpoint or region; or who opened the endpoint that it
+ *	uses
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
  * @watched: has a notifier; without, nothing stays pinned

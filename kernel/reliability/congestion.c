@@ -27,7 +27,7 @@
 #define ONE_PKT		REL_CONGESTION_PKT
 #define WINDOW_MIN	(ONE_PKT / 64)	/* one every 64 round trips: at 10 Gb/s enough for 10000 senders */
 #define WINDOW_FIRST	(8 * ONE_PKT)	/* at first, and after a pause: any eager message */
-#define WARY_ROUNDS	64		/* round trips after a cut by loss; with 1 in 1000, every other one at most */
+#define WARY_ROUNDS	64		/* round trips after a cut by loss; 1 packet in 1000 makes half of them wary */
 #define SCALE_MAX	4		/* small windows: the target is at most so many times farther away */
 #define DECREASE_MAX	2		/* at most to 1/2 (Swift's max_mdf) */
 #define LOST_FREE	1		/* packets lost in a round trip without saying anything ... */
@@ -145,7 +145,8 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	}
 out:
 	window_set(conn, window);	/* which also paces by what a round trip is now */
-	congestion->since = rel_seq_max(congestion->since, conn->sender.floor);	/* or it was half the numbers off */
+	/* Or it would be half the numbers off one day. */
+	congestion->since = rel_seq_max(congestion->since, conn->sender.floor);
 	congestion->round = conn->sender.next;
 	congestion->sent = min_t(u32, sent, U16_MAX);
 	congestion->lost = 0;

@@ -1690,13 +1690,21 @@ KTAP_TEST(memory__many_receives_beyond_the_limit)
 
 // ---- who pays ------------------------------------------------------------------------------------
 
+bool write_file(const std::string &path, const std::string &text)
+{
+	std::ofstream stream(path);
+
+	stream << text << std::flush;
+	return stream.good();
+}
+
 // A memory cgroup, empty in the end.
 class Group
 {
 public:
 	Group()
 	{
-		write(top + "/cgroup.subtree_control", "+memory");
+		write_file(top + "/cgroup.subtree_control", "+memory");
 		::mkdir(path.c_str(), 0700);
 		if (::access((path + "/memory.current").c_str(), R_OK)) {
 			::rmdir(path.c_str());
@@ -1712,11 +1720,11 @@ public:
 	Group &operator=(const Group &) = delete;
 	void join() const
 	{
-		KTAP_REQUIRE(write(path + "/cgroup.procs", "0"));
+		KTAP_REQUIRE(write_file(path + "/cgroup.procs", "0"));
 	}
 	void leave() const
 	{
-		write(top + "/cgroup.procs", "0");
+		write_file(top + "/cgroup.procs", "0");
 	}
 	std::uint64_t bytes() const
 	{
@@ -1728,13 +1736,6 @@ public:
 	}
 
 private:
-	static bool write(const std::string &file, const char *text)
-	{
-		std::ofstream stream(file);
-
-		stream << text << std::flush;
-		return stream.good();
-	}
 	const std::string top = "/sys/fs/cgroup";
 	const std::string path = top + "/ibrelk-abi";
 };
@@ -1845,99 +1846,6 @@ int receive_withheld(Ends &node, unsigned count, Withheld &withheld, const Pages
 	return node.ring.tail() ? 4 : 0;
 }
 
-// However many page faults of a user are unanswered: others' messages arrive.
-KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
-{
-	constexpr unsigned count = 2000;
-
-	need_root();
-	if (const Fd tried(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
-		tried.get() < 0 && errno == ENOSYS)
-		ktap::skip("the kernel has no userfaultfd");
-
-	const Opened everybody; // who opens an endpoint is whose memory it is
-	int ends[2];
-	char byte = 0;
-
-	KTAP_REQUIRE_EQUAL(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-	Fd mine(ends[0]), theirs(ends[1]);
-	const pid_t child = ::fork();
-	if (!child) {
-		mine.close();
-		Withheld withheld;
-		const Pages pages(page_size());
-		byte = static_cast<char>(255);
-		if (become_bounced(nobody)) {
-			Ends node(4096);
-
-			byte = static_cast<char>(receive_withheld(node, count, withheld, pages));
-			::_exit(::write(theirs.get(), &byte, 1) != 1 || ::read(theirs.get(), &byte, 1) != 0);
-		}
-		::_exit(1);
-	}
-	KTAP_REQUIRE(child > 0);
-	theirs.close();
-	KTAP_REQUIRE_EQUAL(::read(mine.get(), &byte, 1), 1);
-	KTAP_EQUAL(static_cast<int>(byte), 0);
-
-	KTAP_EQUAL(in_child([&] {
-		std::array<char, 10> got{};
-
-		if (!become_bounced(nobody - 1))
-			return 255;
-
-		Ends node;
-
-		if (const int error = transfer(node, "good news", got.data(), got.size(), Way::either))
-			return error;
-		return std::memcmp(got.data(), "good news", got.size()) ? 1 : 0;
-	}),
-		0);
-
-	// Its end is an answer to all of them.
-	mine.close();
-	int status = -1;
-	KTAP_EQUAL(::waitpid(child, &status, 0), child);
-	KTAP_EQUAL(status, 0);
-}
-
-// ---- what users share -----------------------------------------------------------------------------
-
-// A parameter of the module, for as long as this is there.
-class Parameter
-{
-public:
-	Parameter(const std::string &name, const std::string &value) :
-		path_("/sys/module/ibrelk/parameters/" + name)
-	{
-		std::ifstream(path_) >> before_;
-		set(value);
-	}
-	~Parameter()
-	{
-		static_cast<void>(std::ofstream(path_) << before_);
-	}
-	Parameter(const Parameter &) = delete;
-	Parameter &operator=(const Parameter &) = delete;
-
-private:
-	void set(const std::string &value)
-	{
-		KTAP_REQUIRE(static_cast<bool>(std::ofstream(path_) << value << std::flush));
-	}
-	const std::string path_;
-	std::string before_;
-};
-
-// Writes a text into a file, as one piece.
-bool tell(const std::string &path, const std::string &text)
-{
-	const Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-
-	return file.get() >= 0 &&
-		::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-}
-
 // A process that does something, says what came of it, and stays as it is until this is closed.
 class Neighbour
 {
@@ -2004,6 +1912,68 @@ private:
 	pid_t child_ = -1;
 };
 
+// However many page faults of a user are unanswered: others' messages arrive.
+KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
+{
+	constexpr unsigned count = 2000;
+
+	need_root();
+	if (const Fd tried(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+		tried.get() < 0 && errno == ENOSYS)
+		ktap::skip("the kernel has no userfaultfd");
+
+	const Opened everybody; // who opens an endpoint is whose memory it is
+	// Its end is an answer to all of them.
+	const Neighbour waiting([](const std::function<void()> &) -> unsigned {
+		static Withheld withheld;
+		static const Pages pages(page_size());
+
+		if (!become_bounced(nobody))
+			return 248;
+		static Ends node(4096);
+		return static_cast<unsigned>(receive_withheld(node, count, withheld, pages));
+	});
+
+	KTAP_EQUAL(waiting.said(), 0);
+	KTAP_EQUAL(in_child([&] {
+		std::array<char, 10> got{};
+
+		if (!become_bounced(nobody - 1))
+			return 255;
+
+		Ends node;
+
+		if (const int error = transfer(node, "good news", got.data(), got.size(), Way::either))
+			return error;
+		return std::memcmp(got.data(), "good news", got.size()) ? 1 : 0;
+	}),
+		0);
+}
+
+// ---- what users share -----------------------------------------------------------------------------
+
+// A parameter of the module, for as long as this is there.
+class Parameter
+{
+public:
+	Parameter(const std::string &name, const std::string &value) :
+		path_("/sys/module/ibrelk/parameters/" + name)
+	{
+		std::ifstream(path_) >> before_;
+		KTAP_REQUIRE(write_file(path_, value));
+	}
+	~Parameter()
+	{
+		write_file(path_, before_);
+	}
+	Parameter(const Parameter &) = delete;
+	Parameter &operator=(const Parameter &) = delete;
+
+private:
+	const std::string path_;
+	std::string before_;
+};
+
 // How many receives of 60 KiB that have to be bounced this process can post; 249: it was not memory that
 // ended it.
 unsigned bounced_receives()
@@ -2046,8 +2016,8 @@ KTAP_TEST(memory__for_bouncing_is_shared_among_users)
 	const std::string process = "/proc/" + std::to_string(disguised.pid());
 
 	KTAP_REQUIRE_EQUAL(disguised.said(), Neighbour::ready);
-	KTAP_REQUIRE(tell(process + "/uid_map", "0 70000 10"));
-	KTAP_REQUIRE(tell(process + "/gid_map", "0 70000 10"));
+	KTAP_REQUIRE(write_file(process + "/uid_map", "0 70000 10"));
+	KTAP_REQUIRE(write_file(process + "/gid_map", "0 70000 10"));
 	disguised.prepared();
 	KTAP_EQUAL(disguised.said(), 0);
 
