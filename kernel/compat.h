@@ -82,6 +82,14 @@ static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*f
 #define ibr_route6(net, fl6)	ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL)
 #endif
 
+/* ---- user memory (pins.c) ---- */
+
+#include <linux/mm.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
+#define pin_user_pages(start, count, flags, pages)	pin_user_pages(start, count, flags, pages, NULL)
+#endif
+
 /* ---- KUnit (tests/kunit) ---- */
 
 /* Head of a function that generates the parameters of a test. */

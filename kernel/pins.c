@@ -25,6 +25,7 @@
 #include <linux/slab.h>
 #include <ibrelk/uapi.h>
 
+#include "compat.h"
 #include "pins.h"
 #include "user.h"
 
@@ -284,24 +285,50 @@ static struct ibr_space *space_of(struct mmu_notifier *notifier)
 	return container_of(notifier, struct ibr_space, notifier);
 }
 
-static void pins_change(struct ibr_pins *pins, unsigned long first, unsigned long last, bool unmapped)
+/**
+ * struct ibr_unmap - memory that the kernel is unmapping, while its ranges are told
+ * @link: in space->unmaps
+ * @first: where it begins
+ * @last: its last byte
+ */
+struct ibr_unmap {
+	struct list_head link;
+	unsigned long first;
+	unsigned long last;
+};
+
+static void pins_mark(struct ibr_pins *pins, const struct ibr_unmap *unmap)
 {
+	unsigned long first = max(unmap->first, pins->range.start), last = min(unmap->last, pins->range.last);
+
+	if (first > last)
+		return;
+	first = (first - pins->range.start) >> PAGE_SHIFT;
+	last = (last - pins->range.start) >> PAGE_SHIFT;
+	bitmap_set(pins->gone, first, last - first + 1);
+}
+
+static void pins_change(struct ibr_pins *pins)
+{
+	const struct ibr_unmap *unmap;
+
 	pins->changed = true;
 	if (!pins->users) {
 		pins_unidle(pins);
 		pins_forget(pins);
 		return;
 	}
-	if (unmapped) {
-		first = (max(first, pins->range.start) - pins->range.start) >> PAGE_SHIFT;
-		last = (min(last, pins->range.last) - pins->range.start) >> PAGE_SHIFT;
-		bitmap_set(pins->gone, first, last - first + 1);
-	}
+	/*
+	 * Some others may have come past the place where it is going to be hidden. To be told twice does no harm: what is
+	 * unmapped remains so.
+	 */
+	list_for_each_entry(unmap, &pins->space->unmaps, link)
+		pins_mark(pins, unmap);
 	if (pins->fresh)
 		pins_show(pins, false);
 }
 
-static void space_invalidate(struct ibr_space *space, unsigned long first, unsigned long last, bool unmapped)
+static void space_tell(struct ibr_space *space, unsigned long first, unsigned long last)
 {
 	struct interval_tree_node *node, *next;
 	u32 count = 0;
@@ -315,7 +342,7 @@ static void space_invalidate(struct ibr_space *space, unsigned long first, unsig
 		u32 regions = space->ended ? pins->regions : 0;
 		bool pause = ++count % WALK_MAX == 0;
 
-		pins_change(pins, first, last, unmapped);
+		pins_change(pins);
 		/* One of a process that has ended is of no more use to its region. */
 		pins->regions -= regions;
 		pins->users += pause;
@@ -328,12 +355,21 @@ static void space_invalidate(struct ibr_space *space, unsigned long first, unsig
 			pins_put(pins, regions + pause);
 	}
 	while ((node = interval_tree_iter_first(&space->found, first, last))) {
-		pins_change(container_of(node, struct ibr_pins, range), first, last, unmapped);
+		pins_change(container_of(node, struct ibr_pins, range));
 		if (++count % WALK_MAX == 0) {
 			spin_unlock_bh(&space->lock);
 			spin_lock_bh(&space->lock);
 		}
 	}
+}
+
+static void space_tell_unmapped(struct ibr_space *space, unsigned long first, unsigned long last)
+{
+	struct ibr_unmap unmap = { .first = first, .last = last };
+
+	list_add_tail(&unmap.link, &space->unmaps);
+	space_tell(space, first, last);
+	list_del(&unmap.link);
 }
 
 /*
@@ -354,7 +390,10 @@ static int space_invalidate_start(struct mmu_notifier *notifier, const struct mm
 		space->permissions++;
 	} else {
 		space->invalidating++;
-		space_invalidate(space, range->start, range->end - 1, range->event == MMU_NOTIFY_UNMAP);
+		if (range->event == MMU_NOTIFY_UNMAP)
+			space_tell_unmapped(space, range->start, range->end - 1);
+		else
+			space_tell(space, range->start, range->end - 1);
 	}
 	spin_unlock_bh(&space->lock);
 	return 0;
@@ -378,10 +417,10 @@ static void space_end(struct mmu_notifier *notifier, struct mm_struct *mm)
 
 	spin_lock_bh(&space->lock);
 	space->invalidating++;	/* for ever */
-	space_invalidate(space, 0, ULONG_MAX, false);
+	space_tell(space, 0, ULONG_MAX);
 	/* Now all are hidden; once more, for the regions, which nothing finds any more. */
 	space->ended = true;
-	space_invalidate(space, 0, ULONG_MAX, false);
+	space_tell(space, 0, ULONG_MAX);
 	spin_unlock_bh(&space->lock);
 }
 
@@ -447,6 +486,7 @@ static struct ibr_space *space_alloc(struct mm_struct *mm)
 	space->found = RB_ROOT_CACHED;
 	space->hidden = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&space->idle);
+	INIT_LIST_HEAD(&space->unmaps);
 	INIT_DELAYED_WORK(&space->age_work, space_age_work);
 	return space;
 }
@@ -624,14 +664,35 @@ static bool pages_written_back(struct page **pages, unsigned long nr_pages)
 	return false;
 }
 
+/*
+ * While the kernel is about to change something, of which this range was not told: what is being unmapped is nowhere to
+ * be found once we have mmap_lock, but page tables may still show it.
+ */
+static long pins_pin_locked(struct ibr_pins *pins, unsigned long start, unsigned long max, unsigned int flags,
+			    struct page **pages)
+{
+	struct mm_struct *mm = pins->space->mm;
+	long ret;
+
+	if (mmap_read_lock_killable(mm))
+		return -EINTR;
+	ret = pin_user_pages(start, max, flags, pages);
+	mmap_read_unlock(mm);
+	return ret;
+}
+
 /* Return: 0, and all of @max are pinned; or the error that ended it, and none is */
-static int pins_pin_some(struct ibr_pins *pins, unsigned long first, unsigned long max)
+static int pins_pin_some(struct ibr_pins *pins, unsigned long first, unsigned long max, bool settled)
 {
 	unsigned int flags = FOLL_LONGTERM | (pins->write ? FOLL_WRITE : 0);
+	unsigned long start = pins->range.start + (first << PAGE_SHIFT);
 	struct page **pages = pins->pages + first;
-	int ret;
+	long ret;
 
-	ret = pin_user_pages_fast(pins->range.start + (first << PAGE_SHIFT), max, flags, pages);
+	if (likely(settled))
+		ret = pin_user_pages_fast(start, max, flags, pages);
+	else
+		ret = pins_pin_locked(pins, start, max, flags, pages);
 	if (likely(ret == (long)max)) {
 		if (!pins->write || likely(!pages_written_back(pages, max)))
 			return 0;
@@ -643,14 +704,14 @@ static int pins_pin_some(struct ibr_pins *pins, unsigned long first, unsigned lo
 	return ret < 0 ? ret : -EFAULT;
 }
 
-static int pins_pin(struct ibr_pins *pins)
+static int pins_pin(struct ibr_pins *pins, bool settled)
 {
 	unsigned long done, part;
 	int ret;
 
 	for (done = 0; done < pins->nr_pages; done += part) {
 		part = min_t(unsigned long, pins->nr_pages - done, PIN_PAGES);
-		ret = fatal_signal_pending(current) ? -EINTR : pins_pin_some(pins, done, part);
+		ret = fatal_signal_pending(current) ? -EINTR : pins_pin_some(pins, done, part, settled);
 		if (ret) {
 			pins_unpin(pins, done, false);
 			return ret;
@@ -771,7 +832,7 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 {
 	unsigned long first = start & PAGE_MASK, last = PAGE_ALIGN(start + length) - 1;
 	struct ibr_pins *pins;
-	bool quiet;
+	bool settled, share;
 	int ret;
 
 	pins = pins_find(space, first, last, write);
@@ -785,17 +846,18 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 		goto destroy;
 
 	spin_lock_bh(&space->lock);
-	quiet = space->watched && space->openers && !space->invalidating;
+	settled = !space->invalidating;
+	share = settled && space->watched && space->openers;
 	pins->permitted = space->permissions;
 	interval_tree_insert(&pins->range, &space->hidden);
 	spin_unlock_bh(&space->lock);
 
-	ret = pins_pin(pins);
+	ret = pins_pin(pins, settled);
 
 	spin_lock_bh(&space->lock);
 	if (unlikely(ret))
 		pins_fail(pins);
-	else if (quiet && !pins->changed)
+	else if (share && !pins->changed)
 		pins_show(pins, true);
 	spin_unlock_bh(&space->lock);
 	if (likely(!ret))

@@ -46,6 +46,7 @@ struct page;
  * @openers: open endpoints and regions; without any, nothing stays pinned
  * @ended: the process has: regions have let go of what they had
  * @invalidating: changes that the kernel has announced, and not finished
+ * @unmaps: those of them by which memory goes, while their ranges are told (struct ibr_unmap)
  * @permissions: counts the times that it announced a change only of what the process may do with its memory
  * @hits: ranges that were found pinned
  * @misses: ... and that were not
@@ -70,6 +71,7 @@ struct ibr_space {
 	u32 openers;
 	bool ended;
 	u32 invalidating;
+	struct list_head unmaps;
 	u64 permissions;
 	u64 hits;
 	u64 misses;

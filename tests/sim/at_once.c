@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Two threads at once in kernel/pins.c, which the simulator does not have: it lets each run to its end. One pins memory
- * and fails; the other one tells of a change of it, and lets go of the lock just when it has come to that range, as it
- * does after so many. What is wrong then, AddressSanitizer sees. Prints "N passed, N failed".
+ * Two threads at once in kernel/pins.c, which the simulator does not have: it lets each run to its end. One tells of a
+ * change of memory, and lets go of the lock after so many ranges, as it does; meanwhile the other one fails to pin the
+ * range that this one has come to, or tells of another change. What is wrong then, AddressSanitizer sees, or the test.
+ * Prints "N passed, N failed".
  */
 #include "pins.c"
 
@@ -86,6 +87,14 @@ int pin_user_pages_fast(unsigned long start, int count, unsigned int flags, stru
 	return count;
 }
 
+/* Page tables show what is mapped no more, mmap_lock does not: see unmapped_before_told(). */
+static bool mapped = true;
+
+long pin_user_pages(unsigned long start, unsigned long count, unsigned int flags, struct page **pages)
+{
+	return mapped ? pin_user_pages_fast(start, count, flags, pages) : -EFAULT;
+}
+
 /* Ranges in the order of their starts. What is next is asked of the node itself, as in the kernel. */
 static struct entry {
 	struct entry *next;
@@ -138,52 +147,128 @@ struct interval_tree_node *interval_tree_iter_next(struct interval_tree_node *no
 	return entry ? first_of(entry->next, node->root, start, last) : NULL;
 }
 
-/* ---- the test --------------------------------------------------------------------------------- */
+/* ---- the tests -------------------------------------------------------------------------------- */
 
 #define FIRST	0x100000ul
 #define APART	0x10000ul
 
-static void *tell(void *space)
+/* What the kernel announces, to be told by another thread. */
+struct announced {
+	struct ibr_space *space;
+	struct mmu_notifier_range range;
+};
+
+static void *tell(void *argument)
 {
-	const struct mmu_notifier_range range = {
-		.mm = &mm, .start = FIRST, .end = FIRST + WALK_MAX * APART, .event = MMU_NOTIFY_UNMAP,
-	};
+	struct announced *announced = argument;
 
 	sem_wait(&pinning);
 	teller = true;
-	space_invalidate_start(&((struct ibr_space *)space)->notifier, &range);
+	space_invalidate_start(&announced->space->notifier, &announced->range);
 	return NULL;
 }
 
-int main(void)
+/* A space with ranges in use that nobody else is to find, as they were changed while they were made: told of first. */
+static struct ibr_space *space_make(long hidden)
 {
-	struct ibr_pins *pins[WALK_MAX];
-	struct ibr_space *space;
-	pthread_t thread;
+	struct ibr_space *space = space_alloc(&mm);
 	long i;
 
-	task.mm = &mm;
-	task.memlock = 1ul << 40;
-	space = space_alloc(&mm);
 	space->watched = true;
 	space->openers = 1;
-	/* All but the last one that is told of in one go are in use, and were changed while they were made. */
 	space->invalidating = 1;
-	for (i = 0; i < WALK_MAX - 1; i++)
-		pins[i] = ibr_pins_get(space, FIRST + i * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	for (i = 0; i < hidden; i++)
+		ibr_pins_get(space, FIRST + i * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
 	space->invalidating = 0;
+	return space;
+}
 
+static pthread_t start(struct announced *announced)
+{
+	pthread_t thread;
+
+	over = false;
 	sem_init(&pinning, 0, 0);
 	sem_init(&paused, 0, 0);
-	pthread_create(&thread, NULL, tell, space);
+	pthread_create(&thread, NULL, tell, announced);
 	pauses = true;
-	pins[i] = ibr_pins_get(space, FIRST + i * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	return thread;
+}
+
+static void finish(pthread_t thread)
+{
 	pthread_mutex_lock(&lock);
 	over = true;
 	pthread_mutex_unlock(&lock);
 	pthread_join(thread, NULL);
+}
 
-	i = PTR_ERR(pins[i]) == -EFAULT && !pauses;
-	printf("%ld passed, %d failed\n", i, !i);
-	return !i;
+/* The last one that is told of in one go is just being made, and fails. */
+static bool fails_while_told(void)
+{
+	struct announced unmap = {
+		.space = space_make(WALK_MAX - 1),
+		.range = { .mm = &mm, .start = FIRST, .end = FIRST + WALK_MAX * APART, .event = MMU_NOTIFY_UNMAP },
+	};
+	pthread_t thread = start(&unmap);
+	struct ibr_pins *pins;
+
+	pins = ibr_pins_get(unmap.space, FIRST + (WALK_MAX - 1) * APART, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	finish(thread);
+	return pins == ERR_PTR(-EFAULT) && !pauses;
+}
+
+/*
+ * The second page of a range that is found is unmapped; before that is told, another change, of its first one, hides
+ * it, and who tells of the unmapping has passed its place among the hidden ones.
+ */
+static bool changed_while_told(void)
+{
+	const unsigned long place = FIRST - 2 * PAGE_SIZE;
+	struct announced unmap = {
+		.space = space_make(WALK_MAX),
+		.range = { .mm = &mm, .start = place + PAGE_SIZE, .end = FIRST + WALK_MAX * APART,
+			   .event = MMU_NOTIFY_UNMAP },
+	};
+	const struct mmu_notifier_range other = {
+		.mm = &mm, .start = place, .end = place + PAGE_SIZE, .event = MMU_NOTIFY_CLEAR,
+	};
+	struct ibr_pins *pins = ibr_pins_get(unmap.space, place, 2 * PAGE_SIZE, true, IBR_LIMIT_OWN);
+	pthread_t thread = start(&unmap);
+
+	sem_post(&pinning);
+	sem_wait(&paused);
+	space_invalidate_start(&unmap.space->notifier, &other);
+	finish(thread);
+	return !pauses && ibr_pins_gone(pins, place + PAGE_SIZE, PAGE_SIZE) && !ibr_pins_gone(pins, place, PAGE_SIZE);
+}
+
+/* Memory is being unmapped, which was announced before there was a range to be told of it. */
+static bool unmapped_before_told(void)
+{
+	struct ibr_space *space = space_make(0);
+	const struct mmu_notifier_range unmap = {
+		.mm = &mm, .start = FIRST, .end = FIRST + PAGE_SIZE, .event = MMU_NOTIFY_UNMAP,
+	};
+	struct ibr_pins *pins;
+
+	space_invalidate_start(&space->notifier, &unmap);
+	mapped = false;
+	pins = ibr_pins_get(space, FIRST, PAGE_SIZE, true, IBR_LIMIT_OWN);
+	mapped = true;
+	sim_free(space);
+	return pins == ERR_PTR(-EFAULT);
+}
+
+int main(void)
+{
+	int passed = 0;
+
+	task.mm = &mm;
+	task.memlock = 1ul << 40;
+	passed += fails_while_told();
+	passed += changed_while_told();
+	passed += unmapped_before_told();
+	printf("%d passed, %d failed\n", passed, 3 - passed);
+	return passed != 3;
 }

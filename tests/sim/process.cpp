@@ -163,6 +163,11 @@ int pin_user_pages_fast(unsigned long start, int count, unsigned int, page **pag
 	return count;
 }
 
+long pin_user_pages(unsigned long start, unsigned long count, unsigned int flags, page **pages)
+{
+	return pin_user_pages_fast(start, static_cast<int>(count), flags, pages);
+}
+
 // Who unpins may be anybody, so only the sum is checked (app.cpp).
 static s64 unpinned;
 

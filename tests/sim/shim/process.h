@@ -94,6 +94,7 @@ void kthread_unuse_mm(struct mm_struct *mm);
 #define mem_cgroup_put(memcg)	((void)(memcg))
 #define totalram_pages()	(1ul << 24)
 int pin_user_pages_fast(unsigned long start, int count, unsigned int flags, struct page **pages);
+long pin_user_pages(unsigned long start, unsigned long count, unsigned int flags, struct page **pages);
 void unpin_user_pages(struct page **pages, unsigned long count);
 #define unpin_user_pages_dirty_lock(pages, count, dirty)	unpin_user_pages(pages, count)
 bool sim_page_of_file(const struct page *page);
