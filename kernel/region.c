@@ -9,6 +9,7 @@
  * is not always the last of its descriptors, since they are inherited: so it is flush() that does it, not release().
  */
 #include <linux/anon_inodes.h>
+#include <linux/delay.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
 #include <linux/module.h>
@@ -28,7 +29,7 @@
 #include "pins.h"
 #include "region.h"
 
-#define TRIES		3	/* to pin it while nothing changes */
+#define TRIES		50	/* to pin it while nothing changes, with a pause after each */
 #define END_S		2	/* who ends waits for who uses his regions no longer than this */
 #define REGION_REMOTE	(IBRELK_REGION_REMOTE_WRITE | IBRELK_REGION_REMOTE_READ)
 
@@ -387,6 +388,7 @@ static struct ibr_pins *region_pin(struct ibr_space *space, unsigned long start,
 			break;
 		ibr_pins_put(pins);
 		pins = ERR_PTR(-EAGAIN);
+		usleep_range(100, 200);
 	}
 	/* What is there, but cannot be pinned, is of a file that is written back. */
 	if (pins == ERR_PTR(-EFAULT) && write && !fault_in_safe_writeable((char __user *)start, length))
