@@ -117,6 +117,7 @@ static void endpoint_free(struct ibr_endpoint *endpoint)
 	struct ibr_contact *contact;
 	unsigned long handle;
 
+	WARN_ON_ONCE(atomic_read(&endpoint->buffers));
 	xa_for_each(&endpoint->contacts, handle, contact)
 		kfree(contact);
 	xa_destroy(&endpoint->contacts);
@@ -263,14 +264,25 @@ static void endpoint_linger_work(struct work_struct *work)
 }
 
 /*
+ * A worker that copies, or an adapter, may not have done with what was given up just now; the process has the memory
+ * for something else afterwards. Whoever else has the last descriptor is not to wait for what is not his, and has no say in
+ * how long it takes; who ends has no memory any more.
+ */
+static void endpoint_wait_quiet(struct ibr_endpoint *endpoint)
+{
+	wait_event_killable(endpoint->quiet, !atomic_read(&endpoint->buffers));
+}
+
+/*
  * (1) Unreachable: not found by number, and @open false, so that nothing is matched any more.
  * (2) Incoming flows are dropped, which their senders are told, receives cancelled, and waiting messages
- * discarded; that ends every use of the process's memory as a target. (3) Sends of pinned memory are aborted,
- * buffered ones linger.
+ * discarded. (3) Sends of pinned memory are aborted, buffered ones linger. (4) Nothing uses the process's memory any
+ * more.
  */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 {
 	struct ibr_space *space;
+	bool own;
 
 	xa_erase_bh(&endpoints, endpoint->id);
 	spin_lock_bh(&endpoint->lock);
@@ -283,9 +295,14 @@ void ibr_endpoint_close(struct ibr_endpoint *endpoint)
 	ibr_paths_drop_endpoint(endpoint);
 	endpoint_drop_waiting(endpoint);
 	endpoint_close_flows(endpoint, true, false);
+	own = space->mm == current->mm;
 	ibr_space_close(space);
 	endpoint->linger_until = get_jiffies_64() + msecs_to_jiffies(READ_ONCE(linger_ms));
+	ibr_endpoint_get(endpoint);
 	queue_delayed_work(ibr_wq, &endpoint->linger_work, 0);
+	if (own)
+		endpoint_wait_quiet(endpoint);
+	ibr_endpoint_put(endpoint);
 }
 
 /* ---- making -------------------------------------------------------------------------------- */
@@ -330,6 +347,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	} while (!endpoint->generation);
 	endpoint->hash_seed = get_random_u32();
 	init_waitqueue_head(&endpoint->room);
+	init_waitqueue_head(&endpoint->quiet);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&endpoint->claims, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
@@ -445,6 +463,18 @@ void ibr_endpoint_send_done(struct ibr_endpoint *endpoint)
 void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done)
 {
 	endpoint_done(endpoint, done, &endpoint->recvs, endpoint->recvs_max, IBR_POLL_RECV);
+}
+
+void ibr_endpoint_buffer_begin(struct ibr_endpoint *endpoint)
+{
+	atomic_inc(&endpoint->buffers);
+}
+
+void ibr_endpoint_buffer_end(struct ibr_endpoint *endpoint)
+{
+	/* The barrier in here pairs with that of wait_event(). */
+	if (atomic_dec_and_test(&endpoint->buffers) && unlikely(waitqueue_active(&endpoint->quiet)))
+		wake_up_all(&endpoint->quiet);
 }
 
 __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table)

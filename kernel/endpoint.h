@@ -53,6 +53,9 @@ struct poll_table_struct;
  * @recvs: completions of accepted receives that are not in the ring yet, also those of messages that a multi-receive
  *	may still take
  * @room: who waits for @sends or @recvs to fall below its maximum
+ * @buffers: buffers of the process that something may still be read from, or written to: of receives, of sends that are
+ *	not copied, and of answers
+ * @quiet: whoever closes it waits here until there are none
  * @tx_messages: sends accepted
  * @tx_bytes: ... and their bytes
  * @tx_remote: puts, gets and atomics among them
@@ -104,6 +107,8 @@ struct ibr_endpoint {
 	atomic_t sends;
 	atomic_t recvs;
 	wait_queue_head_t room;
+	atomic_t buffers;
+	wait_queue_head_t quiet;
 	atomic64_t tx_messages;
 	atomic64_t tx_bytes;
 	atomic64_t tx_remote;
@@ -136,7 +141,13 @@ struct ibr_endpoint {
 /** ibr_endpoint_create() - IBRELK_IOC_ENDPOINT_CREATE without the descriptor. Return: endpoint or ERR_PTR */
 struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create);
 
-/** ibr_endpoint_close() - the descriptor is gone: cancel receives, abort pinned sends, let buffered sends linger */
+/**
+ * ibr_endpoint_close() - the descriptor is gone: cancel receives, abort pinned sends, let buffered sends linger
+ * @endpoint: endpoint; the descriptor's reference is taken over
+ *
+ * Returns when nothing reads or writes the memory of the process that made it any more, if that one calls and is not
+ * killed meanwhile. Context: process.
+ */
 void ibr_endpoint_close(struct ibr_endpoint *endpoint);
 
 /** ibr_endpoint_find() - open endpoint with this number, with a reference, or NULL. Context: any */
@@ -171,6 +182,10 @@ int ibr_endpoint_probe(struct ibr_endpoint *endpoint, const struct ibrelk_comman
 /** ibr_endpoint_discard() - throw away a message that was claimed */
 int ibr_endpoint_discard(struct ibr_endpoint *endpoint, const struct ibrelk_command *command);
 
+/** ibr_endpoint_buffer_begin() - there is one more to wait for; ends with ibr_endpoint_buffer_end(). Context: any */
+void ibr_endpoint_buffer_begin(struct ibr_endpoint *endpoint);
+/** ibr_endpoint_buffer_end() - nothing refers to it any more. Context: any; takes the lock of @quiet only */
+void ibr_endpoint_buffer_end(struct ibr_endpoint *endpoint);
 /** ibr_endpoint_send_done() - one is outstanding no more. Context: any; takes the lock of @room only */
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint);
 /** ibr_endpoint_recvs_done() - so many are outstanding no more. Context: as above */

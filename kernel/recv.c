@@ -82,6 +82,8 @@ static int recv_buffer(struct ibr_endpoint *endpoint, struct ibr_umem *umem, con
 	ret = ibr_umem_init(umem, endpoint->space, &buffer, true);
 	if (ret)
 		ibr_buffer_drop(&buffer);
+	else
+		ibr_endpoint_buffer_begin(endpoint);
 	return ret;
 }
 
@@ -138,6 +140,7 @@ static void recv_released(struct ibr_umem *umem)
 
 	if (recv->ask) {
 		answer_released(recv);
+	ibr_endpoint_buffer_end(endpoint);
 		return;
 	}
 	if (recv->access.region) {
@@ -167,6 +170,9 @@ static void completion_describe(struct ibrelk_completion *completion, const stru
 	if (result->wire_flags & WIRE_MSG_IMMEDIATE)
 		completion->flags |= IBRELK_CQE_IMMEDIATE;
 	completion->peer = result->source;
+	/* The buffer of a multi-receive is not a part's. */
+	if (!multi)
+		ibr_endpoint_buffer_end(recv->endpoint);
 	completion->length = result->length;
 	completion->tag = result->tag;
 	completion->immediate = result->immediate;
@@ -223,6 +229,7 @@ struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *spac
 		set_active_memcg(old);
 	}
 	if (!recv)
+	ibr_endpoint_buffer_begin(endpoint);
 		return ERR_PTR(-ENOMEM);
 	ret = ibr_access_begin(&recv->access, &recv->umem, flow->path, space, message->immediate, message->match.tag,
 			       message->length);
@@ -340,6 +347,7 @@ static void multi_end(struct ibr_multi *multi, int status)
 	multi_put(multi);
 }
 
+	ibr_endpoint_buffer_end(multi->endpoint);
 /*
  * A part for a message of this length. One that is too long for what is left is for the next receive; one that is
  * too long for the whole buffer gets it all, and is cut. Return: NULL: it does not fit; the multi-receive is over,

@@ -36,10 +36,15 @@ static int send_copy(struct ibr_send *send, const struct ibr_buffer *buffer)
 
 static int send_pin(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_buffer *buffer)
 {
+	int ret;
+
 	memset(&send->umem, 0, sizeof(send->umem));
 	send->umem.ready = ibr_send_umem_ready;
 	send->pinned = true;
-	return ibr_umem_init(&send->umem, flow->endpoint->space, buffer, false);
+	ret = ibr_umem_init(&send->umem, flow->endpoint->space, buffer, false);
+	if (!ret)
+		ibr_endpoint_buffer_begin(flow->endpoint);
+	return ret;
 }
 
 static struct ibr_send *send_alloc(gfp_t gfp)
@@ -241,6 +246,8 @@ static void send_umem_released(struct ibr_umem *umem)
 		atomic64_add(umem->bounced, &send->flow->endpoint->bounced_bytes);
 	if (send->access.region)
 		ibr_access_end(&send->access);
+	else
+		ibr_endpoint_buffer_end(send->flow->endpoint);
 	ibr_send_complete(send, send->status);
 	ibr_send_put(send);
 }

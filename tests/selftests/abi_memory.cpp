@@ -1767,10 +1767,16 @@ KTAP_TEST(memory__of_headers_that_wait_is_paid_by_the_receiver)
 
 // ---- memory that nobody brings --------------------------------------------------------------------
 
-// Pages of which each access waits, from now on, until this is closed; nobody answers (userfaultfd).
+// Pages of which each access waits, from now on, until they are brought, or this is closed (userfaultfd).
 class Withheld
 {
 public:
+	static bool possible()
+	{
+		const Fd tried(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
+
+		return tried.get() >= 0 || errno != ENOSYS;
+	}
 	Withheld() : fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)))
 	{
 		uffdio_api api{};
@@ -1791,8 +1797,26 @@ public:
 			return error;
 		return ::madvise(pages.data(), pages.size(), MADV_DONTNEED) ? -errno : 0;
 	}
+	// Until somebody waits for them.
+	void wait() const
+	{
+		pollfd waiting = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
+
+		KTAP_REQUIRE_EQUAL(::poll(&waiting, 1, patience_ms), 1);
+	}
+	// All zeroes. Returns 0, or an error.
+	int bring(const Pages &pages)
+	{
+		uffdio_zeropage range{};
+
+		range.range.start = address_of(pages.data());
+		range.range.len = pages.size();
+		return control(fd_.get(), UFFDIO_ZEROPAGE, &range);
+	}
 
 private:
+	static constexpr int patience_ms = 20'000;
+
 	Fd fd_;
 };
 
@@ -1918,8 +1942,7 @@ KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
 	constexpr unsigned count = 2000;
 
 	need_root();
-	if (const Fd tried(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC)));
-		tried.get() < 0 && errno == ENOSYS)
+	if (!Withheld::possible())
 		ktap::skip("the kernel has no userfaultfd");
 
 	const Opened everybody; // who opens an endpoint is whose memory it is
@@ -1946,6 +1969,61 @@ KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
 		if (const int error = transfer(node, "good news", got.data(), got.size(), Way::either))
 			return error;
 		return std::memcmp(got.data(), "good news", got.size()) ? 1 : 0;
+	}),
+		0);
+}
+
+// The state of a thread, as ps shows it.
+char state_of(pid_t thread)
+{
+	std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+	std::string text;
+
+	std::getline(stat, text);
+
+	const auto end = text.rfind(") ");
+
+	return end == std::string::npos ? '?' : text.at(end + 2);
+}
+
+// What was received is still being copied when the endpoint is closed: close() returns when it has been.
+KTAP_TEST(memory__is_the_users_own_when_the_endpoint_is_closed)
+{
+	need_root();
+	if (!Withheld::possible())
+		ktap::skip("the kernel has no userfaultfd");
+
+	const Opened everybody;
+
+	KTAP_EQUAL(in_child([] {
+		Withheld withheld;
+		const Pages pages(page_size());
+		std::atomic<pid_t> closing = 0;
+		std::atomic<bool> closed = false;
+
+		if (!become_bounced(nobody))
+			return 255;
+
+		Ends node;
+
+		if (const int error = receive_withheld(node, 1, withheld, pages))
+			return error;
+		withheld.wait();
+
+		std::thread closer([&] {
+			closing = static_cast<pid_t>(::syscall(SYS_gettid));
+			node.endpoint.close();
+			closed = true;
+		});
+
+		// It either waits for good, or does not wait.
+		while (!closed && (!closing || state_of(closing) != 'D'))
+			std::this_thread::yield();
+		KTAP_CHECK(!closed);
+		KTAP_EQUAL(withheld.bring(pages), 0);
+		closer.join();
+		KTAP_CHECK(pages.data()[0] == std::byte{'x'});
+		return 0;
 	}),
 		0);
 }

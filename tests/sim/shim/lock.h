@@ -104,6 +104,7 @@ typedef struct {
 #define atomic_sub_return(i, v)	((v)->counter -= (i))
 #define atomic_sub(i, v)	((void)((v)->counter -= (i)))
 #define atomic_dec_return(v)	(--(v)->counter)
+#define atomic_dec_and_test(v)	(--(v)->counter == 0)
 #define atomic_add_unless(v, i, u)	((v)->counter != (int)(u) ? ((v)->counter += (i), true) : false)
 #define atomic_add_return(i, v)	((v)->counter += (i))
 #define atomic64_read(v)	((v)->counter)
