@@ -262,6 +262,8 @@ struct ibr_recv {
 	bool no_success;
 	struct ibr_access access;	/* to a region, or none */
 	struct ibr_send *ask;		/* whose answer goes here, referenced; or NULL */
+	struct ibr_inflow *tells;	/* whose sender is to know how it ends, which is not decided yet; or NULL */
+	u32 message;			/* what that one calls its message */
 };
 
 /**
@@ -686,6 +688,8 @@ void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *mess
 void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error);
 /** ibr_transfer_revoke() - its memory is given back: -EACCES, also for the sender. Context: path->lock held */
 void ibr_transfer_revoke(struct ibr_transfer *transfer);
+/** ibr_transfer_tell() - recv->tells learns how the receive has ended. Context: recv->tells->path->lock held */
+void ibr_transfer_tell(struct ibr_recv *recv, int error);
 /** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
 /** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */

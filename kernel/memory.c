@@ -581,8 +581,7 @@ static void ibr_umem_drop(struct ibr_umem *umem)
 	ibr_buffer_drop(&umem->buffer);
 }
 
-/* Is there anything in a bounce buffer that the user should get? */
-static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
+bool ibr_umem_bounced(const struct ibr_umem *umem)
 {
 	const struct ibr_umem *whole = umem->whole ?: umem;
 	int slot;
@@ -599,7 +598,7 @@ static bool ibr_umem_is_bounced(const struct ibr_umem *umem)
 /* Does its work touch the user's memory, or only let go of it? */
 static bool umem_copies(const struct ibr_umem *umem)
 {
-	return !umem->released || umem->whole || ibr_umem_is_bounced(umem);
+	return !umem->released || umem->whole || ibr_umem_bounced(umem);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -796,7 +795,7 @@ void ibr_umem_finish(struct ibr_umem *umem, bool keep_bounced,
 {
 	int slot;
 
-	if ((keep_bounced && ibr_umem_is_bounced(umem)) || unlikely(atomic_read(&umem->readers))) {
+	if ((keep_bounced && ibr_umem_bounced(umem)) || unlikely(atomic_read(&umem->readers))) {
 		umem->released = released;
 		ibr_umem_queue_work(umem);
 		return;

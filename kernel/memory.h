@@ -220,6 +220,14 @@ void ibr_umem_advance(struct ibr_umem *umem, u64 offset);
 bool ibr_umem_gone(const struct ibr_umem *umem, u64 length);
 
 /**
+ * ibr_umem_bounced() - does the user still have to get something that is in a bounce buffer?
+ * @umem: user memory, of a receive
+ *
+ * Then ibr_umem_finish() leaves that to a worker, which may fail. Context: any.
+ */
+bool ibr_umem_bounced(const struct ibr_umem *umem);
+
+/**
  * ibr_umem_finish() - the transfer is over
  * @umem: user memory; also one of length 0
  * @keep_bounced: false: throw bounced data away (cancel, exit, a transfer that failed half-way)

@@ -117,6 +117,20 @@ static void recv_entry_release(struct ibr_ring_entry *entry)
 	ibr_endpoint_put(endpoint);
 }
 
+/* A worker has copied what was bounced, or has not; the sender waits for that. Context: process. */
+static void recv_tell(struct ibr_recv *recv, int error)
+{
+	struct ibr_path *path = recv->tells->path;
+
+	ibr_path_get(path);
+	ibr_frag_refill();
+	spin_lock_bh(&path->lock);
+	ibr_transfer_tell(recv, error);
+	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+	ibr_path_put(path);
+}
+
 /* The answer to a get: it is the get that completes. */
 static void answer_released(struct ibr_recv *recv)
 {
@@ -126,6 +140,7 @@ static void answer_released(struct ibr_recv *recv)
 
 	if (recv->umem.bounced)
 		atomic64_add(recv->umem.bounced, &endpoint->bounced_bytes);
+	ibr_endpoint_buffer_end(endpoint);
 	ibr_send_complete(ask, status);
 	kmem_cache_free(recv_cache, recv);
 	ibr_endpoint_put(endpoint);
@@ -138,9 +153,10 @@ static void recv_released(struct ibr_umem *umem)
 	struct ibrelk_completion *completion = &recv->entry.completion;
 	struct ibr_multi *multi = recv->multi;
 
+	if (recv->tells)
+		recv_tell(recv, umem->error ?: completion->status);
 	if (recv->ask) {
 		answer_released(recv);
-	ibr_endpoint_buffer_end(endpoint);
 		return;
 	}
 	if (recv->access.region) {
@@ -154,6 +170,9 @@ static void recv_released(struct ibr_umem *umem)
 		completion->status = umem->error;
 	if (umem->bounced)
 		atomic64_add(umem->bounced, &recv->endpoint->bounced_bytes);
+	/* The buffer of a multi-receive is not a part's. */
+	if (!multi)
+		ibr_endpoint_buffer_end(recv->endpoint);
 	recv->entry.release = recv_entry_release;
 	if (recv->no_success && !completion->status)
 		recv_entry_release(&recv->entry);
@@ -170,9 +189,6 @@ static void completion_describe(struct ibrelk_completion *completion, const stru
 	if (result->wire_flags & WIRE_MSG_IMMEDIATE)
 		completion->flags |= IBRELK_CQE_IMMEDIATE;
 	completion->peer = result->source;
-	/* The buffer of a multi-receive is not a part's. */
-	if (!multi)
-		ibr_endpoint_buffer_end(recv->endpoint);
 	completion->length = result->length;
 	completion->tag = result->tag;
 	completion->immediate = result->immediate;
@@ -194,6 +210,9 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
 		if (unlikely(!good))
 			completion->status = -EFAULT;
 	}
+	/* It is not going to be copied by a worker. */
+	if (unlikely(recv->tells && !good))
+		ibr_transfer_tell(recv, completion->status);
 	ibr_umem_finish(&recv->umem, good, recv_released);
 }
 
@@ -210,6 +229,7 @@ struct ibr_recv *ibr_recv_answer(struct ibr_send *ask, struct ibr_endpoint *endp
 		kmem_cache_free(recv_cache, recv);
 		return ERR_PTR(ret);
 	}
+	ibr_endpoint_buffer_begin(endpoint);
 	ibr_endpoint_get(endpoint);
 	recv->endpoint = endpoint;
 	ibr_send_get(ask);
@@ -229,7 +249,6 @@ struct ibr_recv *ibr_recv_remote(struct ibr_inflow *flow, struct ibr_space *spac
 		set_active_memcg(old);
 	}
 	if (!recv)
-	ibr_endpoint_buffer_begin(endpoint);
 		return ERR_PTR(-ENOMEM);
 	ret = ibr_access_begin(&recv->access, &recv->umem, flow->path, space, message->immediate, message->match.tag,
 			       message->length);
@@ -328,6 +347,7 @@ static void multi_released(struct ibr_umem *umem)
 	completion->peer = IBRELK_PEER_ANY;
 	completion->length = multi->taken;
 	completion->offset = multi->used;
+	ibr_endpoint_buffer_end(multi->endpoint);
 	multi->entry.release = multi_entry_release;
 	ibr_ring_complete(multi->endpoint->recv_ring, &multi->entry);
 }
@@ -347,7 +367,6 @@ static void multi_end(struct ibr_multi *multi, int status)
 	multi_put(multi);
 }
 
-	ibr_endpoint_buffer_end(multi->endpoint);
 /*
  * A part for a message of this length. One that is too long for what is left is for the next receive; one that is
  * too long for the whole buffer gets it all, and is cut. Return: NULL: it does not fit; the multi-receive is over,

@@ -430,10 +430,21 @@ static struct ibr_window *transfer_window(struct ibr_transfer *transfer, u64 off
 	return NULL;
 }
 
+void ibr_transfer_tell(struct ibr_recv *recv, int error)
+{
+	struct ibr_inflow *flow = recv->tells;
+
+	lockdep_assert_held(&flow->path->lock);
+	recv->tells = NULL;
+	transfer_fin(flow, recv->message, error, !error || error == -EMSGSIZE ? recv->umem.length : 0);
+	ibr_inflow_put(flow);
+}
+
 static void transfer_progress(struct ibr_transfer *transfer)
 {
 	int error = transfer->want < transfer->length ? -EMSGSIZE : 0;
-	u64 done = transfer->asked, arrived = transfer->want;
+	struct ibr_recv *recv = transfer->recv;
+	u64 done = transfer->asked;
 	u32 i;
 
 	for (i = 0; i < IBR_WINDOWS; i++)
@@ -444,12 +455,14 @@ static void transfer_progress(struct ibr_transfer *transfer)
 		transfer_ask(transfer);
 		return;
 	}
-	/* The sender is to know, too, if it has reached nobody. */
-	if (ibr_umem_gone(&transfer->recv->umem, transfer->want)) {
+	/* The sender is to know, too, if it has reached nobody. Of what is bounced, that is not certain yet. */
+	if (ibr_umem_gone(&recv->umem, transfer->want))
 		error = -EFAULT;
-		arrived = 0;
-	}
-	transfer_fin(transfer->flow, transfer->message, error, arrived);
+	ibr_inflow_get(transfer->flow);
+	recv->tells = transfer->flow;
+	recv->message = transfer->message;
+	if (error == -EFAULT || !ibr_umem_bounced(&recv->umem))
+		ibr_transfer_tell(recv, error);
 	transfer_end(transfer, error);
 }
 

@@ -1973,6 +1973,32 @@ KTAP_TEST(memory__that_nobody_brings_is_one_users_business)
 		0);
 }
 
+// What is bounced, and cannot be given to the user, has not arrived: its sender is told, too.
+KTAP_TEST(memory__unmapped_and_bounced)
+{
+	need_root();
+	const Opened everybody;
+
+	KTAP_EQUAL(in_child([] {
+		if (!become_bounced(nobody))
+			return 255;
+
+		Ends node;
+
+		for (std::size_t bytes : {std::size_t{100'000}, std::size_t{3} << 20}) {
+			const auto data = pattern(bytes, 41);
+			auto target = std::make_unique<Pages>(bytes);
+
+			KTAP_REQUIRE_EQUAL(node.post(recv(target->data(), bytes, 1, 2)), 1);
+			target.reset();
+			KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), bytes, 1, 1)), 1);
+			both_end(node, -EFAULT);
+		}
+		return 0;
+	}),
+		0);
+}
+
 // The state of a thread, as ps shows it.
 char state_of(pid_t thread)
 {
