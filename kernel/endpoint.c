@@ -31,7 +31,7 @@
 #define LINGER_POLL_MS		50
 #define FIRST_FREE_ID		65536	/* smaller numbers are for well-known services */
 
-static unsigned int linger_ms = 10000;
+static unsigned int linger_ms = 30000;
 module_param(linger_ms, uint, 0644);
 MODULE_PARM_DESC(linger_ms, "how long buffered sends may still go out after their endpoint was closed, ms");
 

@@ -221,6 +221,35 @@ TEST_P(Gone, what_a_process_has_sent_arrives)
 	}
 }
 
+// Far more than the receiver has granted, and it stands still for longer than that takes; its sender is gone.
+TEST_P(Gone, long_what_a_stopped_process_is_sent_arrives)
+{
+	constexpr int count = 2000;
+	const std::string actor = built("tests/selftests/actor");
+	auto receiver = lab().start(
+		2, fmt::format("exec {} reuse --mode {} --bytes 4000 --expect {}", actor, GetParam(), count));
+
+	receiver.wait_for_output("serving", Duration(60));
+	receiver.kill(SIGSTOP);
+
+	const Result sent = lab().run(1,
+		fmt::format("{} send --to 10.1.0.2 --mode {} --bytes 4000 --count {} --level buffered "
+			    "--leave exit",
+			actor, GetParam(), count),
+		Duration(60));
+
+	EXPECT_EQ(sent.status, 0) << sent.output;
+	EXPECT_NE(lab().run_ok(1, built("user/tools/ibrelk") + " show endpoints").find("gone"),
+		std::string::npos)
+		<< "all of it has gone out already";
+	/* The condition is time itself. */
+	lab().run_ok(2, "sleep 15");
+	receiver.kill(SIGCONT);
+	receiver.wait_for_output(fmt::format("received {}, wrong 0, changed 0", count), Duration(60));
+	receiver.kill(15);
+	receiver.wait(Duration(30));
+}
+
 INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
