@@ -35,7 +35,9 @@ protected:
 		ASSERT_EQ(unload_module(1).status, 0);
 		load_module(1, "loopback=0");
 		lab().run_ok(1, std::string(IBRELK_SOURCE) + "/tests/ofi/wire.sh 1");
-		expect_conformance(fmt::format("FI_IBRELK_MODE={} OFI_ADDRESSES='10.9.0.1 10.9.0.2'", mode));
+		expect_conformance(fmt::format("FI_IBRELK_MODE={} OFI_ADDRESSES='10.9.0.1 10.9.0.2' "
+					       "OFI_SET_LOSS={}/tests/ofi/loss.sh",
+			mode, IBRELK_SOURCE));
 		for (const char *end : {"v0", "v1"})
 			EXPECT_GE(dropped(end), 50) << end;
 		ASSERT_EQ(unload_module(1).status, 0);

@@ -76,6 +76,7 @@ Side::Side(const Wish &wish)
 	info = get_info(wanted.get(), node, wish.service, node || wish.service ? FI_SOURCE : 0);
 	if (!info)
 		throw std::runtime_error("no ibrelk here");
+	info->fabric_attr->api_version = wish.version;
 	open(fabric, [&](auto **f) { return fi_fabric(info->fabric_attr, f, nullptr); });
 	open(domain, [&](auto **d) { return fi_domain(fabric.get(), info.get(), d, nullptr); });
 

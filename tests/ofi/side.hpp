@@ -84,6 +84,7 @@ struct Wish {
 	bool queue = true;             // else there are only counters
 	int mr_mode = 0;               // memory_mr_mode: all that there is for memory of others
 	const char *service = nullptr; // a certain endpoint number
+	std::uint32_t version = api;   // of the interface that it is written for
 };
 
 /// A buffer in pieces of the same length, but for the last one.

@@ -285,8 +285,23 @@ TEST(Av, what_cannot_be)
 	EXPECT_LT(fi_av_insertsvc(side.av.get(), "no such node", "77", &index, 0, nullptr), 0);
 	EXPECT_EQ(index, FI_ADDR_NOTAVAIL);
 	/* Only one with a name, which others share, is not written. */
-	attr.flags = FI_READ;
-	EXPECT_EQ(fi_av_open(side.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
+	for (const std::uint64_t flags : {FI_READ, FI_TAGGED}) {
+		attr.flags = flags;
+		EXPECT_EQ(fi_av_open(side.domain.get(), &attr, &av, nullptr), -FI_EINVAL);
+	}
+}
+
+TEST(Av, bits_for_scalable_endpoints_do_not_matter)
+{
+	const Side side;
+	Owned<fid_av> av;
+	fi_av_attr attr{};
+	fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+	attr.rx_ctx_bits = 8;
+	open(av, [&](auto **v) { return fi_av_open(side.domain.get(), &attr, v, nullptr); });
+	EXPECT_EQ(fi_av_insert(av.get(), side.name().data(), 1, &index, 0, nullptr), 1);
+	EXPECT_EQ(index, 0U);
 }
 
 TEST(Eq, of_a_domain_is_in_use)

@@ -130,6 +130,35 @@ TEST(Cq, errors_in_their_place)
 	EXPECT_EQ(fi_cq_read(pair.b.cq.get(), entries.data(), entries.size()), -FI_EAGAIN);
 }
 
+// They give no buffer for more, and know nothing of its size, the last member.
+TEST(Cq, errors_of_old_applications_are_shorter)
+{
+	Wish wish;
+	fi_cq_err_entry error{};
+	int context = 0;
+
+	wish.version = FI_VERSION(1, 4);
+
+	const Side side(wish);
+
+	Side::post([&] {
+		return fi_trecv(side.ep.get(), &context, 4, nullptr, FI_ADDR_UNSPEC, 9, 0, &context);
+	});
+	EXPECT_EQ(fi_cancel(&side.ep->fid, &context), 0);
+	error.err_data = &context;
+	error.err_data_size = 77;
+
+	const auto until = Clock::now() + patience;
+	ssize_t result = -FI_EAGAIN;
+
+	while (result == -FI_EAGAIN && Clock::now() < until)
+		result = fi_cq_readerr(side.cq.get(), &error, 0);
+	EXPECT_EQ(result, 1);
+	EXPECT_EQ(error.err, FI_ECANCELED);
+	EXPECT_EQ(error.err_data, nullptr);
+	EXPECT_EQ(error.err_data_size, 77U);
+}
+
 TEST(Cq, waiting)
 {
 	for (const fi_wait_obj wait : {FI_WAIT_UNSPEC, FI_WAIT_FD}) {

@@ -454,6 +454,27 @@ TEST(Info, a_node_and_a_service_are_an_address)
 	EXPECT_FALSE(get_info(wanted.get(), "no.such.node.invalid", "77", FI_NUMERICHOST, -FI_ENODATA));
 }
 
+// What is in the hints for the same end is ignored, whatever it is.
+TEST(Info, a_name_comes_before_an_address)
+{
+	const Side side;
+	const Info wanted = hints();
+	const char junk[] = "no address";
+
+	wanted->dest_addr = ::strdup(junk);
+	wanted->dest_addrlen = sizeof(junk);
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+
+	const Info target = get_info(wanted.get(), "10.1.0.9", "77", FI_NUMERICHOST);
+
+	ASSERT_TRUE(target);
+	EXPECT_EQ(text_of(side.av.get(), target->dest_addr), "10.1.0.9:77");
+	std::swap(wanted->dest_addr, wanted->src_addr);
+	std::swap(wanted->dest_addrlen, wanted->src_addrlen);
+	EXPECT_FALSE(get_info(wanted.get(), "10.1.0.9", "77", FI_NUMERICHOST, -FI_ENODATA));
+	EXPECT_TRUE(get_info(wanted.get(), nullptr, "77", FI_SOURCE));
+}
+
 // Names of this node for itself stand for an address of it.
 TEST(Info, loopback_is_this_node)
 {

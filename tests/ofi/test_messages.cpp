@@ -3,6 +3,11 @@
 // Messages, with tags and without, by every function that sends or receives one. Every byte is compared.
 #include "side.hpp"
 
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
 namespace ofi
 {
 
@@ -432,6 +437,95 @@ TEST_P(Messages, levels)
 			pair.a.done(&sending);
 	}
 }
+
+// The wire is cut for as long as this is there. A command, which gets the percentage that is to be lost, does
+// it.
+class Cut
+{
+public:
+	explicit Cut(std::string command) : command_(std::move(command))
+	{
+		lose(100);
+	}
+	~Cut()
+	{
+		lose(1);
+	}
+	Cut(const Cut &) = delete;
+	Cut &operator=(const Cut &) = delete;
+
+private:
+	void lose(int percent) const
+	{
+		EXPECT_EQ(std::system((command_ + " " + std::to_string(percent)).c_str()), 0);
+	}
+
+	const std::string command_;
+};
+
+class CutWire : public ::testing::TestWithParam<std::string>
+{
+protected:
+	static void send(const Pair &pair, const char &byte, void *context, std::uint64_t flags)
+	{
+		const iovec piece{const_cast<char *>(&byte), 1};
+		const fi_msg message{.msg_iov = &piece,
+			.desc = nullptr,
+			.iov_count = 1,
+			.addr = pair.to_b,
+			.context = context,
+			.data = 0};
+
+		Side::post([&] { return fi_sendmsg(pair.a.ep.get(), &message, flags); });
+	}
+	static void receive(Pair &pair, char &byte)
+	{
+		Side::post(
+			[&] { return fi_recv(pair.b.ep.get(), &byte, 1, nullptr, FI_ADDR_UNSPEC, &byte); });
+		pair.b.done(&byte);
+	}
+};
+
+// What cannot arrive is copied, and not delivered.
+TEST_P(CutWire, what_is_delivered_has_arrived)
+{
+	for (const std::uint64_t level : {FI_DELIVERY_COMPLETE, FI_TRANSMIT_COMPLETE}) {
+		Pair pair;
+		const std::array<char, 3> message{'1', '2', '3'};
+		std::array<char, 3> buffer{};
+		std::array<int, 3> contexts{};
+
+		SCOPED_TRACE(fi_tostr(&level, FI_TYPE_OP_FLAGS));
+		// Now they have met.
+		send(pair, message[0], &contexts[0], level);
+		receive(pair, buffer[0]);
+		pair.a.done(&contexts[0]);
+		{
+			const Cut cut(GetParam());
+
+			send(pair, message[1], &contexts[1], level);
+			send(pair, message[2], &contexts[2], FI_INJECT_COMPLETE);
+			pair.a.done(&contexts[2]);
+			EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
+		}
+		receive(pair, buffer[1]);
+		receive(pair, buffer[2]);
+		pair.a.done(&contexts[1]);
+		EXPECT_EQ(buffer, message);
+	}
+}
+
+// OFI_SET_LOSS: the command, where there is a wire.
+std::vector<std::string> commands()
+{
+	const char *command = std::getenv("OFI_SET_LOSS");
+
+	return command ? std::vector<std::string>{command} : std::vector<std::string>();
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CutWire);
+INSTANTIATE_TEST_SUITE_P(
+	Of, CutWire, ::testing::ValuesIn(commands()), [](const auto &) { return "Messages"; });
 
 TEST_P(Messages, only_those_that_ask_are_reported)
 {

@@ -54,10 +54,11 @@ AddressVector::AddressVector(Domain &domain, const fi_av_attr &attr, void *conte
 
 int AddressVector::open(fid_domain *domain, fi_av_attr *attr, fid_av **av, void *context)
 {
-	// A vector with a name is one that processes share.
-	if (attr->name || attr->rx_ctx_bits)
+	// A vector with a name is one that processes share. rx_ctx_bits is for scalable endpoints, of which
+	// there are none, and which some set for any (Mercury).
+	if (attr->name)
 		return -FI_ENOSYS;
-	if (attr->flags & FI_READ)
+	if (attr->flags & ~(FI_EVENT | FI_SYMMETRIC))
 		return -FI_EINVAL;
 	return guarded([&] {
 		auto *made = new AddressVector(static_cast<Domain &>(*domain), *attr, context);

@@ -68,8 +68,9 @@ fi_ops_cq CompletionQueue::cq_ops = {
 CompletionQueue::CompletionQueue(
 	Domain &domain, Ring ring, const fi_cq_attr &attr, void *context, bool unread) :
 	fid_cq{},
-	domain_(domain.users()), format_(attr.format), wait_(attr.wait_obj), condition_(attr.wait_cond),
-	unread_(unread), ring_(std::move(ring)), entries_(ring_.entries())
+	domain_(domain.users()), has_error_buffer_(FI_VERSION_GE(domain.api_version(), FI_VERSION(1, 5))),
+	format_(attr.format), wait_(attr.wait_obj), condition_(attr.wait_cond), unread_(unread),
+	ring_(std::move(ring)), entries_(ring_.entries())
 {
 	fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &fid_ops};
 	ops = &cq_ops;
@@ -535,9 +536,10 @@ ssize_t CompletionQueue::readerr(fid_cq *any, fi_cq_err_entry *entry, std::uint6
 	entry->err = failed.error;
 	entry->prov_errno = -failed.status;
 	// There is nothing more to say; the buffer for it is the caller's, if he has one.
-	if (!entry->err_data_size)
+	if (!cq.has_error_buffer_ || !entry->err_data_size)
 		entry->err_data = nullptr;
-	entry->err_data_size = 0;
+	if (cq.has_error_buffer_)
+		entry->err_data_size = 0;
 	if (!(flags & FI_PEEK))
 		cq.pop();
 	cq.settle();

@@ -126,6 +126,7 @@ private:
 
 	Use domain_;
 	Users users_;
+	const bool has_error_buffer_; // err_data_size is there since version 1.5 of the interface
 	const fi_cq_format format_;
 	const fi_wait_obj wait_;
 	const fi_cq_wait_cond condition_;

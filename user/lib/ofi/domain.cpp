@@ -51,8 +51,8 @@ fi_ops_mr Domain::mr_ops = {
 Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
 	void *context) noexcept :
 	fid_domain{},
-	fabric_(fabric.users()), device_(std::move(device)), query_(query), shares_(shares),
-	name_(std::move(name))
+	fabric_(fabric.users()), api_version_(fabric.api_version), device_(std::move(device)), query_(query),
+	shares_(shares), name_(std::move(name))
 {
 	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
 	ops = &domain_ops;

@@ -46,6 +46,11 @@ public:
 	{
 		return shares_;
 	}
+	/// The version of libfabric's interface that the application was written for.
+	[[nodiscard]] std::uint32_t api_version() const noexcept
+	{
+		return api_version_;
+	}
 	Users &users() noexcept
 	{
 		return users_;
@@ -64,6 +69,7 @@ private:
 	static fi_ops_domain domain_ops;
 	static fi_ops_mr mr_ops;
 	Use fabric_;
+	const std::uint32_t api_version_;
 	Device device_;
 	Query query_;
 	const bool shares_;

@@ -358,24 +358,28 @@ bool take(const void *address, std::size_t length, ::ibrelk_addr &into) noexcept
 	return true;
 }
 
+// An address in the hints does not matter where a name is given for the same end.
 result<Ends> ends_of(const char *node, const char *service, std::uint64_t flags, const fi_info *hints)
 {
+	const bool names_source = (node || service) && ((flags & FI_SOURCE) || !node);
+	const bool names_target = node && !names_source;
 	Ends ends;
 
-	if (hints) {
-		if (!take(hints->src_addr, hints->src_addrlen, ends.source) ||
-			!take(hints->dest_addr, hints->dest_addrlen, ends.target))
+	if (hints && !names_source && !take(hints->src_addr, hints->src_addrlen, ends.source))
+		return failure(EINVAL);
+	if (hints && !names_target) {
+		if (!take(hints->dest_addr, hints->dest_addrlen, ends.target))
 			return failure(EINVAL);
 		ends.has_target = hints->dest_addr != nullptr;
 	}
-	if (!node && !service)
+	if (!names_source && !names_target)
 		return ends;
 
 	const auto named = resolve(node, service, (flags & FI_NUMERICHOST) != 0);
 
 	if (!named)
 		return failure(named.error());
-	if ((flags & FI_SOURCE) || !node) {
+	if (names_source) {
 		ends.source = *named;
 	} else {
 		ends.target = *named;
