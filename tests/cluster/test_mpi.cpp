@@ -42,24 +42,32 @@ protected:
 		EXPECT_NE(result.output.find(verified + "\n"), std::string::npos) << result.output;
 	}
 
-	static Result run_while_packets_are_lost(
-		const mpi::Job &job, long messages, Duration limit = Duration(600))
+	// Does something while packets are lost, some of which are repeated.
+	static void while_packets_are_lost(const std::string &mode, const std::function<void()> &something)
 	{
 		// The connection manager repeats a lost datagram only after seconds: connect on the clean
 		// wire.
-		perf("latency --iterations 2 --size 8 --mode " + job.mode);
+		perf("latency --iterations 2 --size 8 --mode " + mode);
 		lab().set_fault(1, "loss 1%");
 		lab().set_fault(2, "loss 1%");
 
-		auto repeated = growth(1, "retransmits_rack", job.mode);
-		auto probed = growth(1, "retransmits_probe", job.mode);
-		auto timed_out = growth(1, "retransmits_timeout", job.mode);
-		Result result = run(job, messages, limit);
+		auto repeated = growth(1, "retransmits_rack", mode);
+		auto probed = growth(1, "retransmits_probe", mode);
+		auto timed_out = growth(1, "retransmits_timeout", mode);
 
+		something();
 		// An RC queue pair repeats by itself what is lost.
-		if (job.mode != "rc-reliable") {
+		if (mode != "rc-reliable") {
 			EXPECT_GT(repeated.value() + probed.value() + timed_out.value(), 0);
 		}
+	}
+
+	static Result run_while_packets_are_lost(
+		const mpi::Job &job, long messages, Duration limit = Duration(600))
+	{
+		Result result;
+
+		while_packets_are_lost(job.mode, [&] { result = run(job, messages, limit); });
 		return result;
 	}
 };
@@ -80,6 +88,41 @@ protected:
 
 		endless.wait_for_output("going", Duration(120));
 		return endless;
+	}
+
+	// By puts, gets and atomics of ours: windows are osc/rdma's then, by btl/ofi; messages go as before.
+	// (But for dynamic windows: Open MPI 4.1.4 waits there for a lock that it has, see mpi.rst.)
+	static void puts_and_gets()
+	{
+		for (const std::string piece :
+			{"fence", "'everybody to everybody'", "'post, start, complete, wait'", "locks",
+				"'exclusive locks exclude'", "'lock all and flush'", "requests", "allocated",
+				"units", "datatypes", "sums", "operations", "'in order'"}) {
+			mpi::Job by_rma = job("onesided " + piece);
+			auto remote = growth(2, "rx_remote", by_rma.mode);
+			auto sent = growth(2, "tx_remote", by_rma.mode);
+
+			SCOPED_TRACE(piece);
+			by_rma.options = mpi::by_rma + " --mca osc_rdma_acc_use_amo 0";
+			expect_verified(run(by_rma, 1), "verified 1");
+			EXPECT_GT(remote.value() + sent.value(), 0);
+		}
+	}
+
+	// What btl/ofi knows of the operations of MPI is done by one atomic each; it ends at those that it
+	// does not know.
+	static void atomics()
+	{
+		for (const std::string piece : {"tickets", "'compare and swap'", "sums"}) {
+			mpi::Job atomics = job("onesided " + piece);
+			auto remote = growth(2, "tx_remote", atomics.mode);
+
+			// All are for rank 0, which is on node 1.
+			SCOPED_TRACE(piece);
+			atomics.options = mpi::by_rma;
+			expect_verified(run(atomics, 1), "verified 1");
+			EXPECT_GE(remote.value(), 10);
+		}
 	}
 
 	static constexpr const char *stop = "/tmp/mpi-stop";
@@ -123,37 +166,25 @@ TEST_P(Mpi, one_sided_by_messages_while_packets_are_lost)
 	expect_verified(run_while_packets_are_lost(by_messages, 400), "verified 16");
 }
 
-// The same by puts, gets and atomics of ours: windows are osc/rdma's then, by btl/ofi; messages go as before.
-// (But for dynamic windows: Open MPI 4.1.4 waits there for a lock that it has, see mpi.rst.)
+// The same by puts and gets of ours, and by atomics.
 TEST_P(Mpi, one_sided_by_rma)
 {
-	for (const std::string piece : {"fence", "'everybody to everybody'", "'post, start, complete, wait'",
-		     "locks", "'exclusive locks exclude'", "'lock all and flush'", "requests", "allocated",
-		     "units", "datatypes", "sums", "operations", "'in order'"}) {
-		mpi::Job by_rma = job("onesided " + piece);
-		auto remote = growth(2, "rx_remote", by_rma.mode);
-		auto sent = growth(2, "tx_remote", by_rma.mode);
-
-		SCOPED_TRACE(piece);
-		by_rma.options = mpi::by_rma + " --mca osc_rdma_acc_use_amo 0";
-		expect_verified(run(by_rma, 1), "verified 1");
-		EXPECT_GT(remote.value() + sent.value(), 0);
-	}
+	puts_and_gets();
 }
 
-// What btl/ofi knows of the operations of MPI is done by one atomic each; it ends at those that it does not
-// know.
+TEST_P(Mpi, one_sided_by_rma_while_packets_are_lost)
+{
+	while_packets_are_lost(GetParam(), [] { puts_and_gets(); });
+}
+
 TEST_P(Mpi, one_sided_by_atomics)
 {
-	for (const std::string piece : {"tickets", "'compare and swap'"}) {
-		mpi::Job atomics = job("onesided " + piece);
-		auto remote = growth(2, "tx_remote", atomics.mode);
+	atomics();
+}
 
-		// All are for rank 0, which is on node 1.
-		atomics.options = mpi::by_rma;
-		expect_verified(run(atomics, 1), "verified 1");
-		EXPECT_GE(remote.value(), 10);
-	}
+TEST_P(Mpi, one_sided_by_atomics_while_packets_are_lost)
+{
+	while_packets_are_lost(GetParam(), [] { atomics(); });
 }
 
 // The job dies, and says why; nothing stays behind.
