@@ -254,6 +254,10 @@ protected:
 				EXPECT_EQ(result.status, 0) << client.what << "\n" << result.output;
 			}
 		}
+		for (auto &running : server_) {
+			for (auto &server : running)
+				EXPECT_TRUE(server.running()) << "a server has ended:\n" << server.output();
+		}
 		for (auto &[mode, fragments] : written)
 			written_[mode] += fragments.value();
 		/* A server waits for the messages of one that was killed. */
