@@ -22,7 +22,7 @@ module: deps ## build ibrelk.ko for KERNEL (6.1 by default, or 6.12) in build/mo
 	@tests/build-module.sh $(KERNEL) $(BUILD)/module-$(KERNEL)
 
 user: deps ## build library, tools, examples, tests and the lab in build/
-	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).cmake.log 2>&1 || { cat $(BUILD).cmake.log; exit 1; }
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) >$(BUILD).cmake.log 2>&1 || { cat $(BUILD).cmake.log; exit 1; }
 	@rm -f $(BUILD).cmake.log
 	@cmake --build $(BUILD) >&2
 
@@ -91,7 +91,7 @@ lab: module user ## an interactive lab: a shell on either of two nodes
 	@$(LAB) shell --kernel $(KERNEL)
 
 install: module user ## install library, tools, headers and man pages under PREFIX (the module stays in build/)
-	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@cmake --install $(BUILD)
 
 format: ## clang-format for the C++
 	@git ls-files '*.cpp' '*.hpp' | xargs -r clang-format -i
