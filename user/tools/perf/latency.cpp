@@ -17,7 +17,8 @@ constexpr std::uint64_t lost_after_ns = 200'000'000;
 } // namespace
 
 Pinger::Pinger(Side &side, Link &link, ibrelk::Peer peer, const Plan &plan, std::uint32_t run, bool quiet) :
-	Run(side, link, peer, plan, run, {.client = true, .sends = true, .receives = true}), quiet_(quiet)
+	Run(side, link, peer, plan, run, {.client = true, .sends = true, .receives = true, .answered = true}),
+	quiet_(quiet)
 {
 }
 

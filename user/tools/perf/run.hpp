@@ -28,6 +28,7 @@ public:
 		bool client = false;
 		bool sends = false;
 		bool receives = false;
+		bool answered = false; // what it receives are answers to what it sends
 	};
 
 	Run(Side &side, Link &link, ibrelk::Peer peer, const Plan &plan, std::uint32_t run, Part part);
@@ -125,6 +126,7 @@ private:
 	void on_data(const Cookie &cookie, const ibrelk::Completion &completion) noexcept override;
 	void handle_send(const Cookie &cookie, const ibrelk::Completion &completion) noexcept;
 	void handle_receive(std::uint32_t slot, const ibrelk::Completion &completion) noexcept;
+	[[nodiscard]] bool in_turn(std::uint64_t number, std::uint64_t order) const noexcept;
 	[[nodiscard]] bool right(std::uint32_t slot, const ibrelk::Completion &completion) noexcept;
 	[[nodiscard]] std::uint64_t size_of(
 		std::uint64_t bytes, std::uint64_t seed, std::uint64_t number) const noexcept;
@@ -146,6 +148,7 @@ private:
 	const std::uint64_t tx_bytes_;
 	const std::uint64_t rx_bytes_;
 	const std::uint32_t tx_level_;
+	const bool rx_answers_;
 	int error_ = 0;
 	bool finishing_ = false;
 	bool idle_ = false; // the last wait brought nothing

@@ -19,7 +19,7 @@ constexpr std::uint64_t lost_after_ns_per_byte = 1000;
 } // namespace
 
 Transfer::Transfer(Side &side, Link &link, ibrelk::Peer peer, const Plan &plan, std::uint32_t run) :
-	Run(side, link, peer, plan, run, {.client = true, .sends = true, .receives = true}),
+	Run(side, link, peer, plan, run, {.client = true, .sends = true, .receives = true, .answered = true}),
 	receives_(plan.flags & plan_receive)
 {
 }
