@@ -14,6 +14,19 @@ namespace cluster
 namespace
 {
 
+// A process on node 2 that has posted a receive, for the first of so many messages, and is stopped before
+// they come.
+lab::Job stopped_receiver(const std::string &mode, int bytes, int count)
+{
+	auto receiver = the_lab().start(2,
+		fmt::format("exec {} reuse --mode {} --bytes {} --expect {}", built("tests/selftests/actor"),
+			mode, bytes, count));
+
+	receiver.wait_for_output("serving", Duration(60));
+	receiver.kill(SIGSTOP);
+	return receiver;
+}
+
 class Progress : public ClusterTest, public testing::WithParamInterface<std::string>
 {
 protected:
@@ -145,11 +158,7 @@ TEST_P(Progress, hundred_megabytes_for_a_stopped_receiver)
 {
 	constexpr int bytes = 100 << 20;
 	const std::string actor = built("tests/selftests/actor");
-	auto receiver = lab().start(
-		2, fmt::format("exec {} reuse --mode {} --bytes {} --expect 1", actor, GetParam(), bytes));
-
-	receiver.wait_for_output("serving", Duration(60));
-	receiver.kill(SIGSTOP);
+	auto receiver = stopped_receiver(GetParam(), bytes, 1);
 
 	const Result sent = lab().run(1,
 		fmt::format("{} send --to 10.1.0.2 --mode {} --bytes {} --level delivered", actor, GetParam(),
@@ -226,11 +235,7 @@ TEST_P(Gone, long_what_a_stopped_process_is_sent_arrives)
 {
 	constexpr int count = 2000;
 	const std::string actor = built("tests/selftests/actor");
-	auto receiver = lab().start(
-		2, fmt::format("exec {} reuse --mode {} --bytes 4000 --expect {}", actor, GetParam(), count));
-
-	receiver.wait_for_output("serving", Duration(60));
-	receiver.kill(SIGSTOP);
+	auto receiver = stopped_receiver(GetParam(), 4000, count);
 
 	const Result sent = lab().run(1,
 		fmt::format("{} send --to 10.1.0.2 --mode {} --bytes 4000 --count {} --level buffered "
