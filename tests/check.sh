@@ -10,6 +10,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build
 logs=$build/logs
 passed=0 failed=0 skipped=0
+bad_parts=()
 
 mkdir -p "$logs"
 
@@ -27,6 +28,9 @@ add()
 	if [ -z "$line" ] || { [ "$2" -ne 0 ] && [ "${counts[1]:-0}" -eq 0 ]; }; then
 		echo "$1 ended with status $2 and without a result that explains it"
 		failed=$((failed + 1))
+		bad_parts+=("$1")
+	elif [ "${counts[1]:-0}" -gt 0 ]; then
+		bad_parts+=("$1")
 	fi
 }
 
@@ -340,6 +344,13 @@ for group in "$@"; do
 		cat "$logs/$part.log"
 		add "$part" $status "$logs/$part.log"
 	done
+done
+
+# What failed is said once more, for whoever sees only the end of a long output.
+for part in ${bad_parts[@]+"${bad_parts[@]}"}; do
+	say "failed in $part"
+	grep -a -B 4 -A 4 -E ': Failure$|FAILED|FAIL\b|^ *not ok|: error: |BUG: |WARNING: |status [1-9]|[^0-9][1-9][0-9]* failed' \
+		"$logs/$part.log" | sed -n 1,18p | grep -a . || tail -n 20 "$logs/$part.log"
 done
 
 say "result, after $SECONDS s"
