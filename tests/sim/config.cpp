@@ -105,7 +105,7 @@ void draw_module(struct sim_config &c)
 	c.ud_recv_depth = maybe(80) ? 1024 : pick({64, 128});
 	c.peer_timeout_ms = maybe(93) ? 30000 : pick({100, 1000, 3000});
 	c.connect_timeout_ms = maybe(95) ? 10000 : pick({100, 2000});
-	c.linger_ms = maybe(90) ? 10000 : pick({0, 10, 1000});
+	c.linger_ms = maybe(90) ? 30000 : pick({0, 10, 1000, 10000});
 }
 
 void draw_wire(struct sim_config &c)

@@ -61,7 +61,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(connect_timeout_ms, "module parameter", 10000)                                                      \
 	X(zero_copy_min, "module parameter", 131072)                                                          \
 	X(regions, "module parameter", 128)                                                                   \
-	X(linger_ms, "module parameter", 10000)                                                               \
+	X(linger_ms, "module parameter", 30000)                                                               \
 	X(puts, "of what is submitted, puts, ppm", 0)                                                         \
 	/* the wire */                                                                                        \
 	X(fabric, "0 Ethernet, 1 Ethernet by software, 2 InfiniBand", 0)                                      \
