@@ -70,6 +70,59 @@ protected:
 		while_packets_are_lost(job.mode, [&] { result = run(job, messages, limit); });
 		return result;
 	}
+
+	// The rank on node 2 of an endless ping-pong is killed, and nothing stays behind: how the job ended.
+	static Result run_until_a_rank_is_killed(const mpi::Job &pingpong)
+	{
+		stop_server();
+
+		lab::Job endless = start_endless(pingpong);
+
+		lab().run_ok(2, "kill -KILL $(pidof pingpong)");
+
+		Result result = endless.wait(Duration(60));
+
+		lab().wait_until(1, "! pidof pingpong");
+		for (const int node : {1, 2}) {
+			const Result unloaded = unload_module(node);
+
+			EXPECT_EQ(unloaded.status, 0) << unloaded.output;
+			load_module(node);
+		}
+		return result;
+	}
+
+	// It stands still for 10 s: the job goes on when it does.
+	static Result run_while_a_rank_is_stopped(const mpi::Job &pingpong)
+	{
+		lab::Job endless = start_endless(pingpong);
+
+		lab().run_ok(2, "kill -STOP $(pidof pingpong)");
+		/* The condition is time itself. */
+		lab().run_ok(2, "sleep 10");
+		EXPECT_TRUE(endless.running()) << endless.output();
+		lab().run_ok(2, "kill -CONT $(pidof pingpong)");
+		lab().run_ok(1, fmt::format("touch {}", stop));
+
+		Result result = endless.wait(Duration(120));
+
+		lab().run_ok(1, fmt::format("rm {}", stop));
+		return result;
+	}
+
+private:
+	// It goes on as long as a file does not exist, and has begun.
+	static lab::Job start_endless(mpi::Job pingpong)
+	{
+		pingpong.program += fmt::format(" --until {}", stop);
+
+		lab::Job endless = lab().start(1, mpi::command(pingpong));
+
+		endless.wait_for_output("going", Duration(120));
+		return endless;
+	}
+
+	static constexpr const char *stop = "/tmp/mpi-stop";
 };
 
 class Mpi : public MpiTest, public testing::WithParamInterface<std::string>
@@ -78,16 +131,6 @@ protected:
 	static mpi::Job job(const std::string &program, int ranks = 1)
 	{
 		return {.program = built("tests/mpi/" + program), .mode = GetParam(), .ranks = ranks};
-	}
-
-	// A ping-pong that goes on as long as a file does not exist; it has begun.
-	static lab::Job start_endless()
-	{
-		lab::Job endless =
-			lab().start(1, mpi::command(job(fmt::format("pingpong --until {}", stop))));
-
-		endless.wait_for_output("going", Duration(120));
-		return endless;
 	}
 
 	// By puts, gets and atomics of ours: windows are osc/rdma's then, by btl/ofi; messages go as before.
@@ -124,8 +167,6 @@ protected:
 			EXPECT_GE(remote.value(), 10);
 		}
 	}
-
-	static constexpr const char *stop = "/tmp/mpi-stop";
 };
 
 TEST_P(Mpi, ping_pong)
@@ -190,44 +231,19 @@ TEST_P(Mpi, one_sided_by_atomics_while_packets_are_lost)
 // The job dies, and says why; nothing stays behind.
 TEST_P(Mpi, a_rank_is_killed)
 {
-	stop_server();
-
-	lab::Job endless = start_endless();
-
-	lab().run_ok(2, "kill -KILL $(pidof pingpong)");
-
-	const Result result = endless.wait(Duration(60));
+	const Result result = run_until_a_rank_is_killed(job("pingpong"));
 
 	EXPECT_NE(result.status, 0);
 	// Now and then mpirun cannot read the message that it is to show, and says that.
 	EXPECT_TRUE(result.output.find("signal 9 (Killed)") != std::string::npos ||
 		result.output.find("ORTE_ERROR_LOG: Data unpack") != std::string::npos)
 		<< result.output;
-	lab().wait_until(1, "! pidof pingpong");
-	for (const int node : {1, 2}) {
-		const Result unloaded = unload_module(node);
-
-		EXPECT_EQ(unloaded.status, 0) << unloaded.output;
-		load_module(node);
-	}
 }
 
-// A process that stands still is none that is dead: the job goes on when it does.
+// A process that stands still is none that is dead.
 TEST_P(Mpi, a_rank_is_stopped)
 {
-	lab::Job endless = start_endless();
-
-	lab().run_ok(2, "kill -STOP $(pidof pingpong)");
-	/* The condition is time itself. */
-	lab().run_ok(2, "sleep 10");
-	EXPECT_TRUE(endless.running()) << endless.output();
-	lab().run_ok(2, "kill -CONT $(pidof pingpong)");
-	lab().run_ok(1, fmt::format("touch {}", stop));
-
-	const Result result = endless.wait(Duration(120));
-
-	lab().run_ok(1, fmt::format("rm {}", stop));
-	expect_verified(result);
+	expect_verified(run_while_a_rank_is_stopped(job("pingpong")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpi, testing::Values("uc-reliable", "ud-reliable", "auto"),
@@ -386,6 +402,22 @@ TEST_P(Mpich, one_sided)
 TEST_P(Mpich, one_sided_while_packets_are_lost)
 {
 	expect_verified(run_while_packets_are_lost(job("onesided"), 400), "verified 16");
+}
+
+TEST_P(Mpich, a_rank_is_killed)
+{
+	const Result result = run_until_a_rank_is_killed(job("pingpong"));
+
+	EXPECT_NE(result.status, 0);
+	// Either the starter hears of it first, or the other rank, whose send or receive fails then.
+	EXPECT_TRUE(result.output.find("EXIT CODE: 9") != std::string::npos ||
+		result.output.find("Fatal error in ") != std::string::npos)
+		<< result.output;
+}
+
+TEST_P(Mpich, a_rank_is_stopped)
+{
+	expect_verified(run_while_a_rank_is_stopped(job("pingpong")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpich, testing::ValuesIn(reliable_modes),
