@@ -4,6 +4,8 @@
 
 #include "run.hpp"
 
+#include <algorithm>
+
 #include "adapter.hpp"
 #include "app.hpp"
 #include "model.hpp"
@@ -269,11 +271,15 @@ void run(u64 seed)
 	sim::wire.heal();
 	sim::apps.drain();
 	const u64 healed = healed_at = sim_now();
-	// Congestion control may have come to four packets in a round trip, for good.
-	// Where an answer may take longer than is waited for, to connect is a matter of luck.
-	const u64 lucky = 2 * sim_config.cm_delay_us > 1000 * sim_config.connect_timeout_ms ? 20 : 1;
-	const u64 limit = lucky * drain_limit_ns +
-		sim::apps.left() / (sim_config.mtu / 2) / 4 * 2 * sim_config.delay_ns;
+	// Congestion control may have come to four packets in a round trip, for good; or there may never be
+	// more than two.
+	const u64 round_pkts = std::min<u64>(sim_config.window_pkts, 4);
+	// Where an answer may take longer than is waited for, to connect is a matter of luck; likewise where
+	// who is up first gives the other one up before he can know.
+	const bool by_luck = 2 * sim_config.cm_delay_us > 1000 * sim_config.connect_timeout_ms ||
+		sim_config.cm_delay_us > 1000 * sim_config.peer_timeout_ms;
+	const u64 limit = (by_luck ? 20 : 1) * drain_limit_ns +
+		sim::apps.left() / (sim_config.mtu / 2) / round_pkts * 2 * sim_config.delay_ns;
 	while (!sim::apps.done() || !all_up()) {
 		if (sim_now() > healed + limit)
 			sim_fail("progress", "still under way: %s", sim::apps.stuck().c_str());
