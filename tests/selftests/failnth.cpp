@@ -275,15 +275,15 @@ void put(const char *path, const char *value)
 	close(fd);
 }
 
-// 0: no fault. What was armed before, and has not happened, may hit the copy of this very text; then nothing
-// is armed any more.
+// 0: no fault. What was armed before, and has not happened, may hit the copy of this very 0; then nothing is
+// armed any more.
 void arm(int nth)
 {
 	std::array<char, 16> text{};
 	const int length = std::snprintf(text.data(), text.size(), "%d", nth);
 
 	if (pwrite(nth_file, text.data(), length, 0) != length &&
-		(errno != EFAULT || pwrite(nth_file, text.data(), length, 0) != length))
+		(nth != 0 || errno != EFAULT || pwrite(nth_file, text.data(), length, 0) != length))
 		fail("arming", errno);
 }
 
