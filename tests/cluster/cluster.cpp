@@ -80,6 +80,16 @@ Result unload_module(int node)
 	return the_lab().run(node, "rmmod ibrelk");
 }
 
+void renew_modules()
+{
+	for (int node : {1, 2}) {
+		const Result result = unload_module(node);
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		load_module(node);
+	}
+}
+
 std::string test_name(std::string text)
 {
 	std::replace_if(
@@ -159,12 +169,9 @@ void ClusterTest::wait_for_no_endpoints()
 void ClusterTest::expect_all_given_back(const Pinned &before)
 {
 	wait_for_no_endpoints();
-	for (int node : {1, 2}) {
+	for (int node : {1, 2})
 		the_lab().wait_until(node, fmt::format("test $({}) = {}", pinned_command, before[node - 1]));
-		const Result result = unload_module(node);
-		EXPECT_EQ(result.status, 0) << result.output;
-		load_module(node);
-	}
+	renew_modules();
 }
 
 void ClusterTest::need_server()

@@ -36,6 +36,8 @@ std::string built(const std::string &path);
 void load_module(int node, const std::string &parameters = "");
 /// Unloads it. Returns what rmmod said.
 Result unload_module(int node);
+/// Unloads it on both nodes, which nothing there may keep from going, and loads it again.
+void renew_modules();
 
 /// All modes, those with the reliability engine first.
 inline const std::vector<std::string> reliable_modes = {"uc-reliable", "ud-reliable", "rc-reliable", "auto"};

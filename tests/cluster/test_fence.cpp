@@ -464,10 +464,7 @@ TEST_F(Fence, writes_replayed_after_their_lane)
 
 	/* A lane of an earlier test may have been told to stay for longer. */
 	stop_server();
-	for (int node : {1, 2}) {
-		ASSERT_EQ(unload_module(node).status, 0);
-		load_module(node);
-	}
+	renew_modules();
 	connect(mode, lane_stays_s);
 	auto receiver = start_receiver(mode, 2);
 	Growth lanes = growth(2, "lanes", mode);

@@ -83,12 +83,7 @@ protected:
 		Result result = endless.wait(Duration(60));
 
 		lab().wait_until(1, "! pidof pingpong");
-		for (const int node : {1, 2}) {
-			const Result unloaded = unload_module(node);
-
-			EXPECT_EQ(unloaded.status, 0) << unloaded.output;
-			load_module(node);
-		}
+		renew_modules();
 		return result;
 	}
 
