@@ -153,9 +153,12 @@ void Node::launch()
 	// only (-d op shows it), although its devices run in another thread: the notification of a virtio
 	// queue can be lost, and a node's network is dead from then on. So there is always room for a second.
 	const int cpus_max = std::max(options_.cpus, 2);
+	// Its cmpxchg16b takes flags that an interrupt has restored for those of the last instruction: any
+	// register's bits are in EFLAGS then (VM, NT, DF), and with the next interrupt the kernel's allocator
+	// of memory ends in a double fault, once in some hours. Kernels do without where there is no CX16.
 	std::vector<std::string> command = words(fmt::format(
 		"qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35 "
-		"-accel tcg,thread=multi -cpu max -smp {},maxcpus={} -m {} -initrd /proc/self/fd/{} "
+		"-accel tcg,thread=multi -cpu max,-cx16 -smp {},maxcpus={} -m {} -initrd /proc/self/fd/{} "
 		"-chardev socket,id=console,fd={} -serial chardev:console "
 		"-chardev socket,id=monitor,fd={} -mon chardev=monitor,mode=readline "
 		"-device virtio-serial-pci "
