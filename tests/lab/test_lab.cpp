@@ -97,6 +97,15 @@ TEST_F(LabTest, nodes__lack_the_instruction_that_spoils_flags)
 		EXPECT_EQ(cluster->run(node, "grep -qw cx16 /proc/cpuinfo").status, 1);
 }
 
+TEST_F(LabTest, nodes__are_told_how_fast_their_clock_is)
+{
+	for (int node = 1; node <= cluster->nodes(); node++)
+		cluster->run_ok(node,
+			"told=$(sed 's/.*tsc_early_khz=\\([0-9]*\\).*/\\1/' /proc/cmdline) && "
+			"dmesg | grep \"tsc: Detected $((told / 1000))[.]$(printf %03d $((told % 1000))) "
+			"MHz\"");
+}
+
 TEST_F(LabTest, run__returns_status_and_output)
 {
 	EXPECT_EQ(cluster->run(1, "true").status, 0);
