@@ -779,6 +779,8 @@ static void conn_param_fill(struct rdma_conn_param *param, const struct ibr_link
 
 static int link_call(struct ibr_link *link)
 {
+	u8 call[sizeof(struct wire_caller) + sizeof(struct wire_hello)];
+	struct wire_caller caller = {};
 	struct rdma_conn_param param;
 	struct wire_hello hello;
 	int ret;
@@ -788,6 +790,13 @@ static int link_call(struct ibr_link *link)
 		return ret;
 	hello_of_link(&hello, link);
 	conn_param_fill(&param, link, &hello);
+	if (link->id->route.addr.src_addr.ss_family == AF_IB) {
+		memcpy(caller.gid, link->cm->path->key.local_gid, sizeof(caller.gid));
+		memcpy(call, &caller, sizeof(caller));
+		memcpy(call + sizeof(caller), &hello, sizeof(hello));
+		param.private_data = call;
+		param.private_data_len = sizeof(call);
+	}
 	ret = rdma_connect(link->id, &param);
 	if (!ret)
 		link->state = LINK_CALLING;
@@ -1292,8 +1301,29 @@ static int request_reject(struct rdma_cm_id *id, const struct wire_hello *hello,
 	return -ECONNREFUSED;
 }
 
-/* From whom, to whom, and how. */
-static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hello,
+/* What a HELLO says, and, on InfiniBand, who says it: else @gid is 0. */
+static enum wire_verdict request_parse(const struct rdma_cm_id *id, const struct rdma_cm_event *cm_event,
+				       struct wire_hello *hello, u8 gid[16])
+{
+	const void *data = cm_event->param.conn.private_data;
+	u32 length = cm_event->param.conn.private_data_len;
+	struct wire_caller caller = {};
+
+	if (id->route.addr.src_addr.ss_family == AF_IB) {
+		if (length < sizeof(caller))
+			return WIRE_BAD_LENGTH;
+		memcpy(&caller, data, sizeof(caller));
+		if (!memchr_inv(caller.gid, 0, sizeof(caller.gid)))
+			return WIRE_BAD_FRAME;
+		data += sizeof(caller);
+		length -= sizeof(caller);
+	}
+	memcpy(gid, caller.gid, sizeof(caller.gid));
+	return wire_hello_parse(data, length, hello);
+}
+
+/* From whom, to whom, and how. @gid: whom the caller calls himself, or 0: the CM knows. */
+static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hello, const u8 gid[16],
 			    struct ibr_path_key *key)
 {
 	struct sa_path_rec *rec = id->route.path_rec;
@@ -1303,6 +1333,9 @@ static int request_path_key(struct rdma_cm_id *id, const struct wire_hello *hell
 	if (addr_gid(&id->route.addr.src_addr, key->local_gid) ||
 	    addr_gid(&id->route.addr.dst_addr, key->remote_gid))
 		return -EINVAL;
+	/* Who asks for datagrams is looked up before he is believed. */
+	if (id->qp_type == IB_QPT_UD && memchr_inv(gid, 0, 16))
+		memcpy(key->remote_gid, gid, sizeof(key->remote_gid));
 	/* The address is only what the caller says it is; the queue pair will speak to this one. */
 	if (rec && rdma_protocol_roce(id->device, id->port_num) &&
 	    memcmp(&rec->dgid, key->remote_gid, sizeof(key->remote_gid)))
@@ -1348,9 +1381,9 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	struct ibr_cm *cm;
 	bool lane;
 	u8 reason;
+	u8 gid[16];
 
-	switch (wire_hello_parse(cm_event->param.conn.private_data,
-				 cm_event->param.conn.private_data_len, &hello)) {
+	switch (request_parse(id, cm_event, &hello, gid)) {
 	case WIRE_OK:
 		break;
 	case WIRE_BAD_VERSION:
@@ -1364,7 +1397,7 @@ static int link_request(struct rdma_cm_id *id, struct rdma_cm_event *cm_event)
 	if ((mode_type(hello.mode) != id->qp_type && !lane) ||
 	    (ibr_mode_native(hello.mode) && !READ_ONCE(ibr_allow_native)))
 		return request_reject(id, &hello, WIRE_REJECT_MODE);
-	if (request_path_key(id, &hello, &key))
+	if (request_path_key(id, &hello, gid, &key))
 		return request_reject(id, &hello, WIRE_REJECT_MALFORMED);
 	if (atomic_read(&passive_count) >= PASSIVE_MAX)
 		return request_reject(id, &hello, WIRE_REJECT_BUSY);

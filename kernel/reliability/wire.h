@@ -373,6 +373,25 @@ struct wire_hello {
 
 static_assert(sizeof(struct wire_hello) == 56, "wire_hello");
 
+/**
+ * struct wire_caller - what precedes a HELLO on InfiniBand
+ *
+ * For IP the connection manager puts a header of its own there, which says who calls. Without, it writes the version of
+ * that into the first byte nevertheless, and the one called looks for it, and knows nobody's address who asks for
+ * datagrams.
+ *
+ * @zero: 0 (no version, and of no version of IP)
+ * @gid: the caller's GID
+ * @reserved: 0
+ */
+struct wire_caller {
+	u8 zero[4];
+	u8 gid[16];
+	u8 reserved[16];
+};
+
+static_assert(sizeof(struct wire_caller) == 36, "wire_caller");
+
 /** enum wire_verdict - what wire_parse() made of a packet; everything but WIRE_OK is dropped */
 enum wire_verdict {
 	WIRE_OK = 0,

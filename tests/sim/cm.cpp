@@ -266,6 +266,8 @@ void drop_requests(const Id *listener)
 		destroy(id);
 }
 
+constexpr u8 no_gid[16] = {};
+
 void receive_request(const Message &message)
 {
 	Id *listener = nullptr;
@@ -298,6 +300,8 @@ void receive_request(const Message &message)
 	fill_route(id, message.from_gid);
 	if (message.type != IB_QPT_UD)
 		id->route.path_rec = &id->path;
+	else if (sim_config.fabric == SIM_FABRIC_IB)
+		set_addr(&id->route.addr.dst_addr, no_gid); // the true one does not know who asks, either
 	answered[{message.from_node, message.from}] = id->key;
 	tell(id->key, RDMA_CM_EVENT_CONNECT_REQUEST, 0, message.data);
 }
@@ -459,6 +463,9 @@ int rdma_connect(rdma_cm_id *base, rdma_conn_param *param)
 	id->state = State::calling;
 	auto message = message_of(id, id->qp_type == IB_QPT_UD ? Kind::sidr_req : Kind::req,
 		param->private_data, param->private_data_len);
+	// Where it puts a header of its own for IP, it writes the version of that for InfiniBand, too.
+	if (sim_config.fabric == SIM_FABRIC_IB && !message.data.empty())
+		message.data[0] = 0;
 	message.qpn = param->qp_num;
 	post_repeated(id, message);
 	return 0;
