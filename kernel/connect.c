@@ -164,6 +164,7 @@ struct ibr_cm {
 	struct ibr_link *passive;
 	struct ibr_link *up;
 	bool wanted;			/* the path waits for the outcome */
+	bool refresh;			/* datagrams: the address handle is wanted anew, whatever is known */
 	unsigned int attempts;
 	unsigned long deadline;		/* jiffies; of the whole effort */
 	unsigned long timer_at;		/* jiffies */
@@ -567,6 +568,7 @@ static void cm_fail(struct ibr_cm *cm, int error)
 		link_drop(&cm->passive);
 	cm->attempts = 0;
 	cm->error = 0;
+	cm->refresh = false;
 	if (!cm->wanted)
 		return;
 	cm->wanted = false;
@@ -621,6 +623,17 @@ static bool path_knows(struct ibr_path *path, const struct ibr_remote *remote, u
 	return same;
 }
 
+/* Is the last handshake so long ago that silence since then means something? */
+static bool path_is_old(struct ibr_path *path)
+{
+	bool old;
+
+	spin_lock_bh(&path->lock);
+	old = ktime_get_ns() - path->up_since > IBR_DEAF_MS * NSEC_PER_MSEC;
+	spin_unlock_bh(&path->lock);
+	return old;
+}
+
 /* The path takes the queue pair of a link that is agreed. Return: false: the life it is for is over. */
 static bool link_hand_over(struct ibr_link *link)
 {
@@ -664,7 +677,7 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		cm_retry(cm, -ECONNRESET, 0);
 		return;
 	}
-	if (!ud || path->remote.packet_max != link->remote.packet_max ||
+	if (!ud || cm->refresh || path->remote.packet_max != link->remote.packet_max ||
 	    !path_knows(path, &link->remote, link->dest->qpn)) {
 		if (!link_hand_over(link)) {
 			if (!cm->lane)
@@ -694,6 +707,7 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 	cm_disarm(cm);
 	link_drop(&cm->active);
 	cm->wanted = false;
+	cm->refresh = false;
 	cm->attempts = 0;
 	cm->error = 0;
 	if (cm->passive) {
@@ -945,9 +959,19 @@ static int cm_answer_ud(struct ibr_cm *cm, struct ibr_link *link)
 
 static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct ibr_remote *remote)
 {
-	if (cm->wanted || path_knows(cm->path, remote, le32_to_cpu(link->hello.qpn))) {
+	bool known = path_knows(cm->path, remote, le32_to_cpu(link->hello.qpn));
+
+	if (cm->wanted || known) {
 		cm_answer_ud(cm, link);
 		link_close(link);
+		/*
+		 * Whom we know asks again since he hears nothing of us: he may have come to another place (a LID, a MAC
+		 * address), where only a look-up finds him. He has just looked us up, and will not ask once more for that.
+		 */
+		if (known && !cm->wanted && !cm->active && path_is_old(cm->path)) {
+			cm->refresh = true;
+			cm_begin(cm);
+		}
 		return;
 	}
 	link_drop(&cm->passive);

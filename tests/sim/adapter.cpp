@@ -26,6 +26,7 @@ struct ib_cq {
 
 struct ib_ah {
 	u32 node;
+	u32 place; // of the node: moves it had made then
 };
 
 namespace
@@ -48,6 +49,7 @@ struct SendRequest {
 	u64 address;
 	u32 key, immediate;
 	struct Mr *registered; // nothing is sent: this is to be done
+	bool stale = false;    // it leads nowhere
 };
 
 struct Mr : ib_mr {
@@ -104,6 +106,7 @@ u64 next_queue = 1;
 std::map<const scatterlist *, std::vector<unsigned char>> copies; // of memory that is mapped
 u32 next_number = 17;
 bool holding[SIM_NODES_MAX], untold_node[SIM_NODES_MAX];
+u32 places[SIM_NODES_MAX];              // where each node is: moves that it has made
 std::vector<u64> untold[SIM_NODES_MAX]; // queues with an event that was kept back
 sim::Posted posted_by[SIM_NODES_MAX];
 
@@ -425,8 +428,9 @@ void qp_next(u64 key)
 	const bool faithful = qp->qp_type == IB_QPT_RC;
 	const bool carries =
 		packet.written || (packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]));
-	const auto fate =
-		sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
+	auto fate = sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
+	if (request.stale)
+		fate.arrivals.clear();
 	sim_counts.packets++;
 	if (fate.arrivals.empty())
 		sim_counts.lost++;
@@ -493,6 +497,12 @@ void adapter_deafen(ib_qp *qp)
 {
 	sim_trace("queue pair %u of node %u goes deaf", qp->qp_num, qp->device->node);
 	of(qp)->deaf = true;
+}
+
+void adapter_move(u32 node)
+{
+	sim_trace("node %u is somewhere else: nobody's address handle leads there", node);
+	places[node]++;
 }
 
 void adapter_break(ib_qp *base)
@@ -850,6 +860,7 @@ int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)
 		if (qp->qp_type == IB_QPT_UD) {
 			const auto *ud = container_of(wr, ib_ud_wr, wr);
 			request.to_node = ud->ah->node;
+			request.stale = ud->ah->place != places[ud->ah->node];
 			request.to_qp = ud->remote_qpn;
 		}
 		request.written = wr->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
@@ -916,6 +927,7 @@ ib_ah *rdma_create_ah(ib_pd *, rdma_ah_attr *attr, int)
 	if (!ah)
 		return static_cast<ib_ah *>(ERR_PTR(-ENOMEM));
 	ah->node = static_cast<u32>(sim_node_of_gid(attr->gid));
+	ah->place = places[ah->node];
 	return ah;
 }
 

@@ -23,6 +23,7 @@ void adapter_connect(ib_qp *qp, u32 node, u32 remote_qp);
 // Some queue pair of a connection (or any) of a running node, or null.
 ib_qp *adapter_pick(bool connections_only);
 void adapter_deafen(ib_qp *qp);
+void adapter_move(u32 node); // as if its LID or MAC address had changed
 void adapter_break(ib_qp *qp);
 std::size_t adapter_left();
 // From now on a node's adapter keeps what it has sent over connections and datagrams, and may read it again;

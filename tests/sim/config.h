@@ -92,6 +92,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(flaps, "times that a link goes down", 0)                                                            \
 	X(flap_ms, "... for at most", 20)                                                                     \
 	X(wedges, "queue pairs that go deaf", 0)                                                              \
+	X(moves, "times that no address handle leads to a node any more", 0)                                  \
 	X(qp_errors, "queue pairs that fail", 0)                                                              \
 	X(rebuild_errors, "steps of bringing a datagram queue pair back that an adapter refuses, ppm", 0)     \
 	X(arm_errors, "completion queues that an adapter does not arm, ppm", 0)                                \

@@ -164,7 +164,8 @@ bool model_gentle()
 		c.pauses * c.pause_ms + c.jumps * c.jump_ms +
 		(c.loss_data + c.loss_control + c.loss_one_way > 0 ? 1000 : 0) + c.cm_delay_us / 200 +
 		(c.cm_loss ? 3000 : 0) + // until an address is asked for again
-		(c.rebuild_errors ? c.faults_ms + 200 : 0);
+		(c.rebuild_errors ? c.faults_ms + 200 : 0) +
+		(c.moves ? 5000 : 0); // until the silence is noticed, on both sides
 
 	return !c.rush && !c.restarts && !c.closes && !c.alloc && !c.mtu_changes &&
 		worst + 4000 < c.connect_timeout_ms && worst + 4000 < c.peer_timeout_ms;

@@ -65,6 +65,12 @@ void wedge(void *)
 		sim::adapter_deafen(qp);
 }
 
+void move(void *)
+{
+	if (sim_troubled)
+		sim::adapter_move(any_node());
+}
+
 void qp_error(void *)
 {
 	ib_qp *qp = sim_troubled ? sim::adapter_pick(false) : nullptr;
@@ -255,6 +261,7 @@ void run(u64 seed)
 	schedule(sim_config.closes, close_one);
 	schedule(sim_config.restarts, restart);
 	schedule(sim_config.twins, twin);
+	schedule(sim_config.moves, move);
 	sim_after(1000, SIM_ADMIN, 0, check, nullptr);
 	sim_run(begin + sim_config.faults_ms * ms);
 
