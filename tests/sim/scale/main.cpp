@@ -308,13 +308,14 @@ bool run(const Options &options)
 	for (auto &scenario : scenarios()) {
 		const auto named = std::find(options.names.begin(), options.names.end(), scenario.name);
 
-		if (options.check ? is_quick(scenario)
-				  : options.names.empty() || named != options.names.end())
-			run.simulate(std::move(scenario));
-	}
-	run.print_memory();
-	run.goals();
-	if (!options.csv.empty()) {
+		if (options.check ? !is_quick(scenario)
+				  : !options.names.empty() && named == options.names.end())
+			continue;
+		run.simulate(std::move(scenario));
+		// Each time: of hours of work something is left if the next one is too large for this
+		// machine.
+		if (options.csv.empty())
+			continue;
 		const std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
 			std::fopen(options.csv.c_str(), "w"), std::fclose);
 
@@ -322,6 +323,8 @@ bool run(const Options &options)
 			throw std::runtime_error("cannot write " + options.csv);
 		run.write(file.get());
 	}
+	run.print_memory();
+	run.goals();
 	if (options.check)
 		run.same_twice(exchange("exchange-50", 50, 20));
 	fmt::print("{} passed, {} failed\n", run.passed, run.failed);
