@@ -789,6 +789,39 @@ TEST(Endpoint, that_cannot_be_enabled_leaves_nothing)
 	EXPECT_EQ(fi_cntr_read(counter.get()), 0U);
 }
 
+// What is bound to it and to others stays theirs.
+TEST(Endpoint, that_was_not_enabled_leaves_counters_to_others)
+{
+	Wish wish;
+
+	wish.counters = true;
+
+	Pair pair(wish);
+	Owned<fid_ep> ep;
+	char byte = 0;
+
+	for (const bool tried : {false, true}) {
+		SCOPED_TRACE(tried ? "tried" : "not tried");
+		open(ep, [&](auto **e) {
+			return fi_endpoint(pair.b.domain.get(), pair.b.info.get(), e, nullptr);
+		});
+		EXPECT_EQ(fi_ep_bind(ep.get(), &pair.b.av->fid, 0), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &pair.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &pair.b.received->fid, FI_RECV), 0);
+		if (tried) {
+			auto name = pair.b.name();
+
+			// Its number is taken.
+			EXPECT_EQ(fi_setname(&ep->fid, name.data(), name.size()), 0);
+			EXPECT_EQ(fi_enable(ep.get()), -FI_EADDRINUSE);
+		}
+		ep.reset();
+		receive(pair.b, &byte);
+		inject(pair);
+		EXPECT_EQ(fi_cntr_wait(pair.b.received.get(), tried ? 2 : 1, 10000), 0);
+	}
+}
+
 // Of one that has the number of a former one, nothing of that one is told.
 TEST(Endpoint, has_nothing_of_a_former_one)
 {

@@ -324,9 +324,11 @@ int Endpoint::open_way(Way &way)
 		way.selective = true;
 	}
 	way.queue->attach(*this);
-	for (const Count *count : {&way.messages, &way.reads, &way.writes}) {
-		if (count->counter)
-			count->counter->attach(*way.queue);
+	for (Count *count : {&way.messages, &way.reads, &way.writes}) {
+		if (!count->counter)
+			continue;
+		count->counter->attach(*way.queue);
+		count->attached = true;
 	}
 	return 0;
 }
@@ -336,9 +338,10 @@ void Endpoint::close_way(Way &way) noexcept
 {
 	if (!way.queue)
 		return;
-	for (const Count *count : {&way.messages, &way.reads, &way.writes}) {
-		if (count->counter)
+	for (Count *count : {&way.messages, &way.reads, &way.writes}) {
+		if (count->attached)
 			count->counter->detach(*way.queue);
+		count->attached = false;
 	}
 	way.queue->detach(*this);
 	if (!way.own)

@@ -106,6 +106,7 @@ private:
 	struct Count {
 		Counter *counter = nullptr;
 		Use use;
+		bool attached = false; // to the queue, which others may have attached the same counter to
 	};
 	// A direction: where its completions go, and what counts them.
 	struct Way {
