@@ -12,6 +12,10 @@ namespace
 class Peek : public ::testing::Test
 {
 protected:
+	explicit Peek(const Wish &wish = {}) : pair(wish)
+	{
+	}
+
 	void send(std::size_t bytes, std::uint64_t tag, std::uint64_t data)
 	{
 		const auto message = pattern(bytes, static_cast<unsigned>(tag));
@@ -51,6 +55,24 @@ protected:
 	}
 
 	Pair pair;
+};
+
+// On a queue that reports only those that ask for it.
+class SelectivePeek : public Peek
+{
+protected:
+	SelectivePeek() : Peek(wish())
+	{
+	}
+
+private:
+	static Wish wish()
+	{
+		Wish wish;
+
+		wish.bind_flags = FI_SELECTIVE_COMPLETION;
+		return wish;
+	}
 };
 
 TEST_F(Peek, nothing)
@@ -145,6 +167,30 @@ TEST_F(Peek, discarded_messages_are_gone)
 	Side::post(
 		[&] { return fi_trecv(pair.b.ep.get(), &byte, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &context); });
 	EXPECT_EQ(pair.b.done(&context).data, 2U);
+}
+
+// What they find out is all that they are for. (A receive of what was claimed is one like any other.)
+TEST_F(SelectivePeek, is_reported_without_being_asked_for)
+{
+	fi_context context{};
+	std::array<unsigned char, 2> buffer{};
+
+	send(1, 1, 0);
+	Side::post([&] { return operation(FI_PEEK | FI_DISCARD, 1, &context); });
+	EXPECT_EQ(pair.b.done(&context).len, 1U);
+	send(2, 2, 0);
+	Side::post([&] { return operation(FI_PEEK | FI_CLAIM, 2, &context); });
+	EXPECT_EQ(pair.b.done(&context).len, 2U);
+	Side::post([&] { return operation(FI_CLAIM | FI_DISCARD, 0, &context); });
+	EXPECT_EQ(pair.b.done(&context).len, 2U);
+	send(2, 3, 0);
+	Side::post([&] { return operation(FI_PEEK | FI_CLAIM, 3, &context); });
+	EXPECT_EQ(pair.b.done(&context).len, 2U);
+	Side::post([&] { return operation(FI_CLAIM, 0, &context, {{buffer.data(), 2}}); });
+	// It is complete when there is another one.
+	Side::post([&] { return operation(FI_PEEK, 3, &buffer); });
+	pair.b.failed(&buffer, FI_ENOMSG);
+	EXPECT_EQ(pair.b.look().result, -FI_EAGAIN);
 }
 
 } // namespace

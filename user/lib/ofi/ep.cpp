@@ -636,10 +636,13 @@ ssize_t Endpoint::submit(const Command &command, Way &way)
 // Remembers the operation, and hands the command to the kernel.
 ssize_t Endpoint::post(const Message &message, Way &way, Command command, Operation &&operation)
 {
+	// A peek is there only for what it reports, and it reports in any case that it has found nothing.
+	const bool asks = (message.flags & FI_COMPLETION) || operation.kind == Operation::Kind::peek ||
+		operation.kind == Operation::Kind::discard;
+
 	operation.endpoint = this;
 	operation.context = message.context;
-	operation.reported =
-		!message.injected && !way.own && (!way.selective || (message.flags & FI_COMPLETION));
+	operation.reported = !message.injected && !way.own && (!way.selective || asks);
 	operation.silent = message.injected;
 
 	Operation *kept = way.queue->operations().take(std::move(operation));
