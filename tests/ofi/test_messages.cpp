@@ -765,6 +765,39 @@ TEST(MultiReceive, fills_a_buffer)
 	EXPECT_EQ(seed, 4U);
 }
 
+// As many as fit, however short they are.
+TEST(MultiReceive, takes_many_short_messages)
+{
+	for (const std::size_t bytes : {8U, 16U, 32U, 64U}) {
+		Pair pair;
+		constexpr std::size_t count = 16;
+		std::vector<unsigned char> buffer(count * bytes);
+		const auto sent = pattern(bytes, 1);
+		const iovec piece{buffer.data(), buffer.size()};
+		const fi_msg message{.msg_iov = &piece,
+			.desc = nullptr,
+			.iov_count = 1,
+			.addr = FI_ADDR_UNSPEC,
+			.context = &buffer,
+			.data = 0};
+
+		SCOPED_TRACE(bytes);
+		EXPECT_EQ(fi_setopt(&pair.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &bytes,
+				  sizeof(bytes)),
+			0);
+		Side::post([&] { return fi_recvmsg(pair.b.ep.get(), &message, FI_MULTI_RECV); });
+		for (std::size_t i = 0; i < count; i++) {
+			Side::post([&] { return fi_inject(pair.a.ep.get(), sent.data(), bytes, pair.to_b); });
+
+			const auto told = pair.b.done(&buffer);
+
+			ASSERT_EQ(told.flags, FI_RECV | FI_MSG) << "after " << i;
+			EXPECT_EQ(told.buf, buffer.data() + i * bytes);
+		}
+		EXPECT_EQ(pair.b.done(&buffer).flags, FI_MULTI_RECV);
+	}
+}
+
 // What they reserve leaves the application as many receives as it was promised.
 TEST(MultiReceive, leave_room_for_others)
 {

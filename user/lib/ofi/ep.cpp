@@ -20,9 +20,11 @@ namespace
 {
 
 // Messages that a multi-receive may take, if they are short: the kernel keeps a completion for each, until it
-// is over. Another one follows it.
+// is over. Another one follows it. How short they are is what an application says it needs room for; the
+// kernel begins each at a multiple of 8 bytes.
 constexpr std::uint64_t multi_messages_max = 256;
-constexpr std::uint64_t multi_message_bytes = 64;
+constexpr std::uint64_t multi_message_bytes_min = 8;
+constexpr std::uint64_t multi_message_bytes_max = 64;
 // The kernel does not soon give out numbers from here on again.
 constexpr std::uint32_t first_free_number = 65536;
 
@@ -819,12 +821,16 @@ ssize_t Endpoint::receive(const Message &message)
 			return -FI_EBADFLAGS;
 		if (message.count != 1 || operation.length == 0)
 			return -FI_EINVAL;
+
+		const std::uint64_t shortest = std::clamp<std::uint64_t>(
+			min_multi_recv_, multi_message_bytes_min, multi_message_bytes_max);
+
 		command.opcode = IBRELK_OP_RECV_MULTI;
 		operation.length = std::min<std::uint64_t>(operation.length, domain_.query().multi_max);
 		command.length = operation.length;
 		command.room = std::min<std::uint64_t>(min_multi_recv_, command.length);
-		command.messages = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-			command.length / multi_message_bytes, 1, multi_messages_max));
+		command.messages = static_cast<std::uint32_t>(
+			std::clamp<std::uint64_t>(command.length / shortest, 1, multi_messages_max));
 		operation.multi_receive = true;
 	}
 	return post(message, rx_, command, std::move(operation));
