@@ -83,6 +83,18 @@ TEST(Av, what_is_no_address_is_not_inserted)
 	EXPECT_EQ(errors[1], 0);
 }
 
+TEST(Av, any_address_is_no_peer)
+{
+	const Side side;
+
+	for (const char *node : {"0.0.0.0", "::"}) {
+		fi_addr_t index = 0;
+
+		EXPECT_EQ(fi_av_insertsvc(side.av.get(), node, "77", &index, 0, nullptr), 0) << node;
+		EXPECT_EQ(index, FI_ADDR_NOTAVAIL) << node;
+	}
+}
+
 // Who is not told the indices knows them from the order.
 TEST(Av, what_is_no_address_has_an_index_all_the_same)
 {

@@ -500,6 +500,25 @@ TEST(Info, loopback_is_this_node)
 	}
 }
 
+// Whichever address of this node, in either family.
+TEST(Info, any_address_is_this_node)
+{
+	const Side side;
+	const Info wanted = hints();
+
+	for (const char *node : {"0.0.0.0", "::"}) {
+		const Info source = get_info(wanted.get(), node, "77", FI_SOURCE);
+
+		SCOPED_TRACE(node);
+		ASSERT_TRUE(source);
+
+		const std::string text = text_of(side.av.get(), source->src_addr);
+
+		EXPECT_NE(text.rfind(node, 0), 0U) << text;
+		EXPECT_NE(text.find(":77"), std::string::npos) << text;
+	}
+}
+
 // Hints may name a domain that is open.
 TEST(Info, a_domain_has_its_device)
 {

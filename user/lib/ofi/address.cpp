@@ -144,8 +144,8 @@ result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth)
 
 bool is_any(const ::ibrelk_addr &address) noexcept
 {
-	return std::all_of(
-		std::begin(address.gid), std::end(address.gid), [](unsigned char b) { return b == 0; });
+	return std::all_of(std::begin(address.gid) + (is_ipv4(address.gid) ? sizeof(mapped_prefix) : 0),
+		std::end(address.gid), [](unsigned char b) { return b == 0; });
 }
 
 bool is_ipv4(const unsigned char gid[16]) noexcept

@@ -28,6 +28,7 @@ std::string raised(const char *name, std::size_t step);
 /// at their end. EINVAL if there is none, ENODATA as above.
 result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth);
 
+/// No address in particular, of either family (::, 0.0.0.0).
 bool is_any(const ::ibrelk_addr &address) noexcept;
 bool is_ipv4(const unsigned char gid[16]) noexcept;
 /// An IPv6 address that is of use on one link only.
