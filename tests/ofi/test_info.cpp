@@ -332,6 +332,53 @@ TEST(Info, capabilities_without_directions_have_both)
 	EXPECT_EQ(fi_read(ep.get(), &byte, 1, nullptr, 5, 0, 0, nullptr), -FI_EOPNOTSUPP);
 }
 
+// An endpoint does what it was made for: of anything else, nobody might be told.
+TEST(Info, messages_need_their_capability)
+{
+	constexpr std::uint64_t both = FI_SEND | FI_RECV;
+	const Side side;
+	const std::pair<std::uint64_t, std::uint64_t> cases[] = {{FI_MSG, FI_MSG | both},
+		{FI_TAGGED, FI_TAGGED | both}, {FI_MSG | FI_TAGGED | FI_SEND, FI_MSG | FI_TAGGED | FI_SEND},
+		{FI_MSG | FI_RECV, FI_MSG | FI_RECV}, {0, FI_MSG | FI_TAGGED | both},
+		{FI_SEND, FI_MSG | FI_TAGGED | FI_SEND}, {FI_TAGGED | FI_DIRECTED_RECV, FI_TAGGED | both}};
+
+	for (const auto &[asked, there] : cases) {
+		Owned<fid_ep> ep;
+		char byte = 0;
+		const auto expect = [&, has = there](ssize_t result, std::uint64_t wanted) {
+			// Nobody is at that index.
+			EXPECT_EQ(result, (has & wanted) == wanted ? -FI_EINVAL : -FI_EOPNOTSUPP);
+		};
+		const iovec piece{&byte, 1};
+		const fi_msg_tagged peek{.msg_iov = &piece,
+			.desc = nullptr,
+			.iov_count = 65,
+			.addr = FI_ADDR_UNSPEC,
+			.tag = 0,
+			.ignore = 0,
+			.context = &byte,
+			.data = 0};
+
+		SCOPED_TRACE(fi_tostr(&asked, FI_TYPE_CAPS));
+		side.info->caps = asked;
+		open(ep, [&](auto **e) {
+			return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr);
+		});
+		EXPECT_EQ(fi_ep_bind(ep.get(), &side.av->fid, 0), 0);
+		EXPECT_EQ(fi_ep_bind(ep.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		EXPECT_EQ(fi_enable(ep.get()), 0);
+		expect(fi_send(ep.get(), &byte, 1, nullptr, 5, &byte), FI_MSG | FI_SEND);
+		expect(fi_inject(ep.get(), &byte, 1, 5), FI_MSG | FI_SEND);
+		expect(fi_tsend(ep.get(), &byte, 1, nullptr, 5, 1, &byte), FI_TAGGED | FI_SEND);
+		expect(fi_tinject(ep.get(), &byte, 1, 5, 1), FI_TAGGED | FI_SEND);
+		// Or they are of too many pieces.
+		expect(fi_recvv(ep.get(), &piece, nullptr, 65, FI_ADDR_UNSPEC, &byte), FI_MSG | FI_RECV);
+		expect(fi_trecvv(ep.get(), &piece, nullptr, 65, FI_ADDR_UNSPEC, 1, 0, &byte),
+			FI_TAGGED | FI_RECV);
+		expect(fi_trecvmsg(ep.get(), &peek, FI_PEEK), FI_TAGGED | FI_RECV);
+	}
+}
+
 TEST(Info, threading_is_what_was_asked_for)
 {
 	for (const fi_threading asked :

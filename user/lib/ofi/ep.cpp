@@ -678,10 +678,18 @@ ssize_t Endpoint::start(const Message &message, Command command, Operation &&ope
 	return post(message, tx_, command, std::move(operation));
 }
 
+// Who names only a direction means both kinds of messages.
+bool Endpoint::can(std::uint64_t direction, const Message &message) const noexcept
+{
+	return (caps_ & direction) && (!(caps_ & message_caps) || (caps_ & space_flag(message)));
+}
+
 ssize_t Endpoint::send(const Message &message)
 {
 	if (!kernel_)
 		return -FI_EOPBADSTATE;
+	if (!can(FI_SEND, message))
+		return -FI_EOPNOTSUPP;
 	if (message.flags & ~send_flags)
 		return -FI_EBADFLAGS;
 	if (message.count > iov_limit)
@@ -788,6 +796,8 @@ ssize_t Endpoint::receive(const Message &message)
 {
 	if (!kernel_)
 		return -FI_EOPBADSTATE;
+	if (!can(FI_RECV, message))
+		return -FI_EOPNOTSUPP;
 	if (message.count > iov_limit)
 		return -FI_EINVAL;
 	if (message.flags & FI_PEEK)

@@ -135,6 +135,7 @@ private:
 	int bind_queue(CompletionQueue &queue, std::uint64_t flags);
 	int bind_counter(Counter &counter, std::uint64_t flags);
 
+	[[nodiscard]] bool can(std::uint64_t direction, const Message &message) const noexcept;
 	ssize_t submit(const Command &command, Way &way);
 	result<Peer> peer(fi_addr_t index);
 	ssize_t post(const Message &message, Way &way, Command command, Operation &&operation);
