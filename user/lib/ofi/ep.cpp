@@ -267,10 +267,11 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 
 	if (flags & ~(FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE))
 		return -FI_EBADFLAGS;
-	if (!flags)
-		return -FI_EINVAL;
 	if (!counter.is_of(domain_))
 		return -FI_EDOMAIN;
+	// Of nothing: programs do so where a queue tells what they would count.
+	if (!flags)
+		idle_counters_.emplace_back(counter.users());
 	if ((flags & (FI_REMOTE_READ | FI_REMOTE_WRITE)) && (caps_ & memory_caps))
 		FI_WARN(&provider, FI_LOG_EP_CTRL,
 			"what peers read and write is not counted: there is no FI_RMA_EVENT\n");

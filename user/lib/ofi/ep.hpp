@@ -170,6 +170,7 @@ private:
 	std::size_t min_multi_recv_ = 64;
 	AddressVector *av_ = nullptr;
 	Use events_use_;
+	std::vector<Use> idle_counters_; // bound, and told nothing
 	Way tx_;
 	Way rx_;
 	std::optional<ibrelk::Endpoint> kernel_;
