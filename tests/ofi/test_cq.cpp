@@ -953,6 +953,27 @@ TEST(Endpoint, tells_its_limits)
 	}
 }
 
+// Of what nobody was offered there is none, and not what is left of its lowest bits.
+TEST(Endpoint, is_not_larger_than_it_can_be)
+{
+	const Side side;
+
+	for (std::size_t *size : {&side.info->tx_attr->size, &side.info->rx_attr->size}) {
+		const std::size_t offered = *size;
+
+		for (const std::size_t too_large : {std::size_t{1} << 31, std::size_t{1} << 32, SIZE_MAX}) {
+			fid_ep *none = nullptr;
+
+			*size = too_large;
+			EXPECT_EQ(
+				fi_endpoint(side.domain.get(), side.info.get(), &none, nullptr), -FI_EINVAL);
+			if (none)
+				fi_close(&none->fid);
+		}
+		*size = offered;
+	}
+}
+
 TEST(Endpoint, what_it_works_with_stays_open)
 {
 	const Side side;

@@ -218,7 +218,10 @@ Endpoint::~Endpoint()
 
 int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **ep, void *context)
 {
-	if (!is_offered(*info))
+	const auto &query = static_cast<Domain &>(*domain).query();
+
+	if (!is_offered(*info) || (info->tx_attr && info->tx_attr->size > query.sends_max) ||
+		(info->rx_attr && info->rx_attr->size > query.recvs_max))
 		return -FI_EINVAL;
 	return guarded([&] {
 		*ep = new Endpoint(static_cast<Domain &>(*domain), *info, context);
