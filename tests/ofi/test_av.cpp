@@ -262,6 +262,27 @@ TEST(Av, failures_are_events)
 	EXPECT_EQ(indices[1], FI_ADDR_NOTAVAIL);
 }
 
+// Errors have one place only, and one to be in.
+TEST(Av, failures_are_told_where_there_is_room_for_them)
+{
+	const Side side;
+	const auto name = side.name();
+	Owned<fid_eq> eq;
+	Owned<fid_av> av;
+	fi_eq_attr eq_attr{};
+	fi_av_attr av_attr{};
+	fi_addr_t index = FI_ADDR_NOTAVAIL;
+	int context = 4711;
+
+	EXPECT_EQ(fi_av_insert(side.av.get(), name.data(), 1, &index, FI_SYNC_ERR, nullptr), -FI_EINVAL);
+	av_attr.flags = FI_EVENT;
+	open(eq, [&](auto **e) { return fi_eq_open(side.fabric.get(), &eq_attr, e, nullptr); });
+	open(av, [&](auto **v) { return fi_av_open(side.domain.get(), &av_attr, v, nullptr); });
+	EXPECT_EQ(fi_av_bind(av.get(), &eq->fid, 0), 0);
+	EXPECT_EQ(fi_av_insert(av.get(), name.data(), 1, &index, FI_SYNC_ERR, &context), -FI_EBADFLAGS);
+	EXPECT_EQ(context, 4711);
+}
+
 TEST(Av, the_lowest_free_index_is_used)
 {
 	const Side side;

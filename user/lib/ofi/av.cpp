@@ -174,8 +174,11 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 	auto &av = static_cast<AddressVector &>(*any);
 	int *const errors = flags & FI_SYNC_ERR ? static_cast<int *>(context) : nullptr;
 
-	if (flags & ~(FI_MORE | FI_SYNC_ERR))
+	// Where events tell of errors, the context is theirs.
+	if ((flags & ~(FI_MORE | FI_SYNC_ERR)) || (av.reports_events_ && (flags & FI_SYNC_ERR)))
 		return -FI_EBADFLAGS;
+	if ((flags & FI_SYNC_ERR) && !context)
+		return -FI_EINVAL;
 	if (av.reports_events_ && !av.events_)
 		return -FI_ENOEQ;
 	return guarded([&] {
