@@ -90,8 +90,8 @@ TEST_F(LabTest, nodes__speak_rdma)
 	EXPECT_EQ(server.wait(Duration(30)).status, 0);
 }
 
-// Node::launch() says what becomes of a kernel that uses it.
-TEST_F(LabTest, nodes__lack_the_instruction_that_spoils_flags)
+// What becomes of a kernel that uses it, is said where its parameters are. To programs it is there.
+TEST_F(LabTest, nodes__do_without_the_instruction_that_spoils_flags)
 {
 	for (int node = 1; node <= cluster->nodes(); node++)
 		EXPECT_EQ(cluster->run(node, "grep -qw cx16 /proc/cpuinfo").status, 1);
