@@ -51,8 +51,8 @@
  *
  * Datagrams. Each side looks the other one up for itself (a SIDR exchange), and so learns the
  * peer's token, credits, queue pair number and address from an answer to its own nonce. A HELLO
- * changes nothing; if it comes from a peer that is not known, or says something new, it makes us
- * look the peer up. Who was looked up first answers only when he is done, so that he knows the
+ * changes nothing; if it comes from a peer that is not known, or says something new, or should not
+ * need to ask any more, it makes us look the peer up. Who was looked up first answers only when he is done, so that he knows the
  * caller before its first packet comes; but who wants the connection himself answers at once, so
  * two never wait for each other. The checksum seed is CRC32C of the higher token seeded with the
  * lower, which both know.
@@ -968,7 +968,7 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct i
 		 * Whom we know asks again since he hears nothing of us: he may have come to another place (a LID, a MAC
 		 * address), where only a look-up finds him. He has just looked us up, and will not ask once more for that.
 		 */
-		if (known && !cm->wanted && !cm->active && path_is_old(cm->path)) {
+		if (known && !cm->wanted && !cm->active && !cm->refresh && path_is_old(cm->path)) {
 			cm->refresh = true;
 			cm_begin(cm);
 		}
@@ -1248,7 +1248,7 @@ static void cm_timer(struct work_struct *work)
 		link_drop(&cm->passive);
 		if (cm->wanted)
 			cm_call(cm);
-	} else if (cm->wanted || cm->passive) {
+	} else if (cm->wanted || cm->passive || cm->refresh) {
 		cm_call(cm);
 	}
 out:

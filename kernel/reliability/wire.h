@@ -391,6 +391,7 @@ struct wire_caller {
 };
 
 static_assert(sizeof(struct wire_caller) == 36, "wire_caller");
+static_assert(sizeof(struct wire_caller) + sizeof(struct wire_hello) <= 92, "more than a REQ carries");
 
 /** enum wire_verdict - what wire_parse() made of a packet; everything but WIRE_OK is dropped */
 enum wire_verdict {
