@@ -97,7 +97,7 @@ multi-bounced | bytes | multis=700000 pin=800000 modes=32 size_max=200 | memory.
 pieces-order | bytes\|envelope | pieces=1000000 modes=32 size_max=70000 | memory.c | s/offset -= cursor.piece->length;/offset = 0;/
 pieces-page | bytes\|memory\|Segmentation | pieces=1000000 modes=32 size_max=70000 | memory.c | s/stretch->place \+ into/into/
 pieces-leak | leak | pieces=1000000 modes=32 size_max=70000 | memory.c | s/\tkfree\(buffer->pieces\);\n\tbuffer->pieces = NULL;/\t;/
-pins-stale | bytes | unmap=1000000 modes=32 size_max=33000 pin=0 | pins.c | s/\tspace_invalidate\(space, range->start.*?;\n//s
+pins-stale | bytes | unmap=1000000 modes=32 size_max=33000 pin=0 | pins.c | s/\bspace_tell(_unmapped)?\(space, range->start.*?;/;/g
 pins-kept | bound | pin_cache_mib=1 modes=32 size_max=70000 big=300000 pin=0 | pins.c | s/\tif \(space_shrink\(space, space->idle_max - pins->nr_pages\)\) \{.*?\n\t\}\n//s
 pins-closed | leak\|reference\|memory\|work | modes=32 size_max=33000 pin=0 | pins.c | s/&& space->openers && /\&\& /; s/\t\tspace_trim\(space, 0\);\n\t\tif \(cancel/\t\tif (cancel/
 pins-again | bound\|leak\|memory\|shim\|Segmentation | modes=32 size_max=33000 pin=0 | pins.c | s/if \(pins && pins->users\+\+ == 0\)/if (pins && pins->users == 0)/
