@@ -49,13 +49,13 @@
  * connection in use; B's CM knows no such conversation, so the confirmation never comes, and A
  * drops it.
  *
- * Datagrams. Each side looks the other one up for itself (a SIDR exchange), and so learns the
- * peer's token, credits, queue pair number and address from an answer to its own nonce. A HELLO
- * changes nothing; if it comes from a peer that is not known, or says something new, or should not
- * need to ask any more, it makes us look the peer up. Who was looked up first answers only when he is done, so that he knows the
- * caller before its first packet comes; but who wants the connection himself answers at once, so
- * two never wait for each other. The checksum seed is CRC32C of the higher token seeded with the
- * lower, which both know.
+ * Datagrams. Each side looks the other one up for itself (a SIDR exchange), and so learns the peer's
+ * token, credits, queue pair number and address from an answer to its own nonce. A HELLO changes
+ * nothing; if it comes from a peer that is not known, or says something new, or should not need to
+ * ask any more, it makes us look the peer up. Who was looked up first answers only when he is done,
+ * so that he knows the caller before its first packet comes; but who wants the connection himself
+ * answers at once, so two never wait for each other. The checksum seed is CRC32C of the higher token
+ * seeded with the lower, which both know.
  *
  * The checksum seed of a connection is the lower half of both nonces xored.
  *
