@@ -464,6 +464,17 @@ static void qp_chain(struct ibr_qp *qp, struct ibr_send_slot *send)
 	qp->chain_last = wr;
 }
 
+/*
+ * There is no memory to map a payload with. An unreliable queue pair may lose a packet, and this one is lost here;
+ * of a reliable one each has to arrive, so it is of no use any more. Context: qp->lock held.
+ */
+static void qp_unmapped(struct ibr_qp *qp, struct ibr_send_slot *send)
+{
+	slot_release(qp, send);
+	if (qp->type == IB_QPT_RC)
+		qp_fail(qp, -ENOMEM);
+}
+
 void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
@@ -481,8 +492,7 @@ void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ib
 		goto out;
 	}
 	if (frag && unlikely(slot_attach(qp, send, frag))) {
-		slot_release(qp, send);
-		qp_fail(qp, -ENOMEM);
+		qp_unmapped(qp, send);
 		goto out;
 	}
 	qp_chain(qp, send);
@@ -527,8 +537,7 @@ void ibr_qp_write(struct ibr_qp *qp, struct ibr_slot *slot, const struct bio_vec
 		goto out;
 	}
 	if (unlikely(slot_attach_write(qp, send, segment, segments, frag))) {
-		slot_release(qp, send);
-		qp_fail(qp, -ENOMEM);
+		qp_unmapped(qp, send);
 		goto out;
 	}
 	wr->num_sge = segments;

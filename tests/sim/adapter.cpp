@@ -658,6 +658,15 @@ bool sim_dma_sync()
 	return sim_config.dma_sync;
 }
 
+// Payloads are mapped under the lock of their queue pair, and its own buffers under none.
+bool sim_map_refuse()
+{
+	if (sim_alloc_refuse(GFP_ATOMIC))
+		return true;
+	return sim_held_now()->locks && sim_troubled && !sim_alloc_calm &&
+		sim_chance(SIM_RANDOM_FAULT, sim_config.map_errors);
+}
+
 void sim_dma_unmap(scatterlist *sg, int count)
 {
 	const auto at = copies.find(sg);
@@ -810,6 +819,7 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 	if (qp->state == IB_QPS_ERR)
 		qp_flush(qp);
 	if (qp->state == IB_QPS_RESET) {
+		sim_counts.resets++;
 		qp->sends.clear();
 		qp->kept.clear();
 		qp->launched = 0;

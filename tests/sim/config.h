@@ -97,6 +97,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(rebuild_errors, "steps of bringing a datagram queue pair back that an adapter refuses, ppm", 0)     \
 	X(arm_errors, "completion queues that an adapter does not arm, ppm", 0)                                \
 	X(reg_errors, "regions of memory that an adapter does not register, ppm", 0)                          \
+	X(map_errors, "payloads that cannot be mapped for an adapter, ppm", 0)                                \
 	X(post_errors, "lists of work requests that an adapter refuses, ppm", 0)                              \
 	X(late_events, "events of completion queues that come late, ppm", 0)                                  \
 	X(late_events_us, "... by at most", 1000)                                                             \

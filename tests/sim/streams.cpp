@@ -3,8 +3,8 @@
 // Streams of messages: several senders, each on a node of its own, and one receiver that all of them write
 // to. How they share what the receiver has to give, and long messages of one of them their path, what becomes
 // of them while a process stands still, how they are posted, what becomes of memory that is not registered,
-// which congestion control they have, and where the numbers of endpoints wrap around.
-// Prints "N passed, N failed".
+// or mapped, which congestion control they have, and where the numbers of endpoints wrap around. Prints "N
+// passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
 
@@ -494,6 +494,30 @@ void regions()
 	scene.end();
 }
 
+// An adapter has no memory to map one payload of five. Each of these packets is lost, like one that is lost
+// on the way, and no queue pair, whose other packets are not concerned, nor a path of others.
+void payloads(u32 mode, u64 bytes, bool written)
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = mode, .bytes = bytes, .depth = 16, .receives = 1 << 20});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	const u64 connections = sim_counts.connections, resets = sim_counts.resets,
+		  writes = scene.look(sender, receiver).written, before = scene.received(sender);
+	sim_config.map_errors = 200'000;
+	sim_troubled = true;
+	scene.until("they arrive nevertheless", 10 * second,
+		[&] { return scene.received(sender) > before + 100; });
+	sim_troubled = false;
+	if (sim_counts.connections != connections || sim_counts.resets != resets)
+		sim_fail("payloads", "%llu connections more, and %llu queue pairs are reset",
+			sim_counts.connections - connections, sim_counts.resets - resets);
+	if (written != (scene.look(sender, receiver).written > writes))
+		sim_fail("payloads", "%llu are written", scene.look(sender, receiver).written - writes);
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -671,6 +695,28 @@ void regions_tests(std::vector<Test> &tests)
 	tests.push_back({"regions", config, regions});
 }
 
+void payloads_tests(std::vector<Test> &tests)
+{
+	const struct {
+		const char *name;
+		u32 mode;
+		u64 bytes;
+		bool written;
+	} rows[] = {
+		{"ud", IBRELK_MODE_UD_RELIABLE, 4096, false},
+		{"ud-long", IBRELK_MODE_UD_RELIABLE, 200'000, false},
+		{"uc", IBRELK_MODE_UC_RELIABLE, 4096, false},
+		{"uc-long", IBRELK_MODE_UC_RELIABLE, 200'000, true},
+	};
+	for (const auto &row : rows) {
+		auto config = sim::config_usual();
+		config.memlock_kib = 1 << 20;
+		tests.push_back({std::string("payloads-") + row.name, config, [=] {
+					 payloads(row.mode, row.bytes, row.written);
+				 }});
+	}
+}
+
 void idle_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -755,6 +801,7 @@ int main(int argc, char **argv)
 	chains_tests(tests);
 	credit_tests(tests);
 	regions_tests(tests);
+	payloads_tests(tests);
 	idle_tests(tests);
 	numbers_tests(tests);
 	congestion_tests(tests);

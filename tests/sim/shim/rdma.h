@@ -243,12 +243,14 @@ struct bio_vec {
 int sim_dma_map(const struct ib_device *device, struct scatterlist *sg, int count);
 void sim_dma_unmap(struct scatterlist *sg, int count);
 bool sim_dma_sync(void);
+/* sim_map_refuse() - a payload cannot be mapped */
+bool sim_map_refuse(void);
 
 #define ib_dma_map_sg(ib, sg, n, direction)	sim_dma_map(ib, sg, (int)(n))
 #define dma_need_sync(device, address)	sim_dma_sync()
 #define ib_dma_unmap_sg(ib, sg, n, direction)	sim_dma_unmap(sg, (int)(n))
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
-	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p)->address + (offset))
+	(sim_map_refuse() ? 0 : (dma_addr_t)(uintptr_t)(p)->address + (offset))
 #define ib_dma_unmap_page(ib, dma, bytes, direction)	do { } while (0)
 #define rdma_ah_find_type(ib, port)		0
 #define rdma_ah_set_port_num(ah, port)		((void)(ah))
@@ -258,7 +260,7 @@ bool sim_dma_sync(void);
 
 /* An adapter reads and writes where the address says. */
 #define ib_dma_map_single(ib, p, bytes, direction)	\
-	(sim_alloc_refuse(GFP_ATOMIC) ? 0 : (dma_addr_t)(uintptr_t)(p))
+	(sim_map_refuse() ? 0 : (dma_addr_t)(uintptr_t)(p))
 #define ib_dma_unmap_single(ib, dma, bytes, direction)	do { } while (0)
 #define ib_dma_mapping_error(ib, dma)			(!(dma))
 #define ib_dma_sync_single_for_device(ib, dma, bytes, direction)	do { } while (0)
