@@ -38,9 +38,12 @@ void rel_ack_fill(struct rel_conn *conn, struct wire_header *header, u64 now)
 	header->ack_delay = cpu_to_le16(ack_delay_us(receiver, now));
 	credit->granted = rel_seq_max(credit->granted, credit->base + credit->pkts);
 	header->credit = cpu_to_le32(credit->granted);
+	if (unlikely(receiver->probed))
+		header->flags |= cpu_to_le16(WIRE_ANSWER);
 
 	receiver->pending = 0;
 	receiver->ack_now = false;
+	receiver->probed = false;
 	rel_timer_disarm(conn, REL_TIMER_ACK);
 }
 

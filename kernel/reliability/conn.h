@@ -77,6 +77,7 @@ struct rel_sender {
  * @end: largest number received, + 1
  * @pending: packets received since the last ACK that was sent
  * @ack_now: an ACK must not wait for the timer
+ * @probed: a PROBE has come since the last packet that was sent
  * @newest_ns: when the largest number arrived
  * @unreliable_seen: bit i: number @unreliable_end - 1 - i was received
  * @unreliable_end: @end of the unreliable space
@@ -87,6 +88,7 @@ struct rel_receiver {
 	u32 end;
 	u16 pending;
 	bool ack_now;
+	bool probed;
 	u64 newest_ns;
 	struct rel_bits unreliable_seen;
 	u32 unreliable_end;

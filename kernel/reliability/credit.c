@@ -56,18 +56,16 @@ void rel_credit_block(struct rel_conn *conn, u64 now)
 		credit->probe_due = true;
 }
 
-bool rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
+void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
 {
 	struct rel_credit *credit = &conn->credit;
-	bool none = false;
 
 	if (rel_seq_after(limit, credit->limit)) {
 		/* Not signed: what is after a limit that is ahead of the next number can be half the numbers off. */
 		if (unlikely(limit - rel_credit_next(conn) > CREDIT_MAX)) {
 			conn->stats.nonsense++;
-			return false;
+			return;
 		}
-		none = !rel_credit_allows(conn);
 		credit->limit = limit;
 		if (unlikely(credit->blocked)) {
 			credit->blocked = false;
@@ -76,7 +74,6 @@ bool rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
 	} else if (unlikely(credit->blocked)) {
 		rel_credit_block(conn, now);
 	}
-	return none;
 }
 
 void rel_credit_handle_probe(struct rel_conn *conn, u32 next)

@@ -79,11 +79,11 @@ void rel_loss_handle_reorder(struct rel_conn *conn, u64 now);
 void rel_loss_handle_tail(struct rel_conn *conn, u64 now);
 void rel_loss_handle_rto(struct rel_conn *conn, u64 now);
 
-/** rel_loss_handle_answer() - a header came from a peer that was silent, and its ACK has been handled */
-void rel_loss_handle_answer(struct rel_conn *conn, u64 now);
-
-/** rel_loss_handle_grant() - a tail probe was sent, and now there is credit where there was none, and no other news */
-void rel_loss_handle_grant(struct rel_conn *conn, u64 now);
+/**
+ * rel_loss_handle_answer() - a header came that left after a PROBE had come, and its ACK has been handled
+ * @late: it tells of the arrival of what had been declared lost
+ */
+void rel_loss_handle_answer(struct rel_conn *conn, bool late, u64 now);
 
 /** rel_loss_revive() - what was sent arrives: no time-out counts any more */
 static inline void rel_loss_revive(struct rel_loss *loss)
@@ -115,8 +115,8 @@ bool rel_credit_allows(const struct rel_conn *conn);
 /** rel_credit_block() - there is something to send, and nothing but credits is lacking */
 void rel_credit_block(struct rel_conn *conn, u64 now);
 
-/** rel_credit_handle() - take in the limit in a received header. Return: there was no credit, and now there is */
-bool rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now);
+/** rel_credit_handle() - take in the limit in a received header */
+void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now);
 
 /** rel_credit_handle_probe() - the other side probes; nothing before @next is still to come */
 void rel_credit_handle_probe(struct rel_conn *conn, u32 next);

@@ -271,14 +271,15 @@ void rel_loss_handle_rto(struct rel_conn *conn, u64 now)
 	rel_timer_arm(conn, REL_TIMER_RTO, now + rel_rtt_backoff(conn, loss->backoff));
 }
 
-void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
+/* The peer is there again, and what it does not know by now has not arrived. */
+static void answer_to_rto(struct rel_conn *conn, u64 now)
 {
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
 	u64 age_ns = conn->rtt.srtt_ns ?: conn->rtt.rto_ns;
 
 	loss->silent = false;
-	loss->overtaken = sender->floor;	/* an answer may have left before that PROBE came */
+	loss->overtaken = sender->floor;	/* this is the answer to that PROBE, too */
 	/*
 	 * The peer is there, and how fast to go on is the window's business. But if nothing but probes ever
 	 * arrives (packets too large for some link), to be patient is all that helps.
@@ -293,11 +294,10 @@ void rel_loss_handle_answer(struct rel_conn *conn, u64 now)
 }
 
 /*
- * The tail probe could only ask, for want of credit, and nothing is known to have arrived since. So what brings credit
- * is that the PROBE has: RACK's evidence (RFC 8985, 6.2, with the PROBE for a later packet, and the largest reordering
- * window) that what was sent so long before it has not.
+ * The tail probe could only ask, for want of credit. So it is RACK's evidence (RFC 8985, 6.2, with the PROBE for a later
+ * packet, and the largest reordering window) that what was sent so long before it has not arrived.
  */
-void rel_loss_handle_grant(struct rel_conn *conn, u64 now)
+static void answer_to_tail(struct rel_conn *conn, u64 now)
 {
 	struct rel_loss *loss = &conn->loss;
 	struct rel_sender *sender = &conn->sender;
@@ -315,4 +315,13 @@ void rel_loss_handle_grant(struct rel_conn *conn, u64 now)
 	/* What is repeated has a tail probe again, unless the time-out looks after younger ones. */
 	if (!sender->in_flight)
 		loss->probed = false;
+}
+
+void rel_loss_handle_answer(struct rel_conn *conn, bool late, u64 now)
+{
+	/* If something was acknowledged, neither holds: RACK finds the rest, and a peer that is only slow is spared. */
+	if (conn->loss.silent)
+		answer_to_rto(conn, now);
+	else if (!late && rel_seq_before(conn->sender.floor, conn->loss.overtaken))
+		answer_to_tail(conn, now);
 }

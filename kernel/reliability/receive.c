@@ -154,16 +154,14 @@ static void rel_heard(struct rel_conn *conn, u64 now)
 
 enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_header *header, u64 now)
 {
-	bool late, granted;
+	bool late;
 
 	rel_heard(conn, now);
 	late = rel_ack_handle(conn, header, now);
-	/* Unless something was acknowledged: then RACK finds the rest, and a peer that is only slow is spared. */
-	if (unlikely(conn->loss.silent))
-		rel_loss_handle_answer(conn, now);
-	granted = rel_credit_handle(conn, le32_to_cpu(header->credit), now);
-	if (unlikely(granted && !late && rel_seq_before(conn->sender.floor, conn->loss.overtaken)))
-		rel_loss_handle_grant(conn, now);
+	/* Before there is credit, for which what it declares lost may wait. */
+	if (unlikely(le16_to_cpu(header->flags) & WIRE_ANSWER))
+		rel_loss_handle_answer(conn, late, now);
+	rel_credit_handle(conn, le32_to_cpu(header->credit), now);
 
 	switch (header->type) {
 	case WIRE_PACKET_RELIABLE:
@@ -173,6 +171,7 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 	case WIRE_PACKET_PROBE:
 		rel_credit_handle_probe(conn, le32_to_cpu(header->number));
 		conn->receiver.ack_now = true;
+		conn->receiver.probed = true;
 		conn->stats.acks_received++;
 		return REL_NOTHING;
 	case WIRE_PACKET_ACK:

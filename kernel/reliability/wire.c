@@ -186,7 +186,7 @@ enum wire_verdict wire_parse(const void *packet, u32 len, u32 token, u32 secret)
 	default:
 		return WIRE_BAD_FRAME;
 	}
-	if (le16_to_cpu(header->flags) & ~WIRE_ACK_REQUEST)
+	if (le16_to_cpu(header->flags) & ~(WIRE_ACK_REQUEST | WIRE_ANSWER))
 		return WIRE_BAD_FRAME;
 	if (!frames_are_sound(wire_frames(header), frames, len - header_len))
 		return WIRE_BAD_FRAME;

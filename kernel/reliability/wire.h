@@ -37,6 +37,7 @@ enum wire_packet_type {
 };
 
 #define WIRE_ACK_REQUEST	0x0001	/* acknowledge this packet at once */
+#define WIRE_ANSWER		0x0002	/* a PROBE has come since the last packet: what it knows is up to date */
 
 /**
  * struct wire_header - first 48 bytes of each packet
@@ -68,7 +69,7 @@ enum wire_packet_type {
  *	saturating; lets the sender take it out of its RTT sample
  * @floor_delta: RELIABLE: @number - @floor_delta is the lowest number that the sender still waits
  *	for; older ones were acknowledged, or sent again under a new number. Else 0
- * @flags: WIRE_ACK_REQUEST
+ * @flags: WIRE_ACK_REQUEST, WIRE_ANSWER
  * @frames: frames that follow: RELIABLE, UNRELIABLE: 1 to WIRE_FRAMES_MAX; ACK, PROBE: 0
  * @checksum: CRC32C of @header_len bytes, with this member zero, seeded with the path's secret
  */

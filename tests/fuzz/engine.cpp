@@ -203,7 +203,7 @@ private:
 		header.type = 1 + kind % 4;
 		header.ack = cpu_to_le32(choice & 1 ? number() : conn.sender.floor);
 		header.credit = cpu_to_le32(choice & 2 ? number() : conn.credit.limit);
-		header.flags = cpu_to_le16(kind >> 2 & 1);
+		header.flags = cpu_to_le16((kind >> 2 & 1) | (kind >> 6 & 2));
 		if (kind & 8)
 			header.sack[0] = cpu_to_le64(kind & 16 ? input.twice() : 1ull << input.byte() % 64);
 		if (kind & 32)

@@ -120,7 +120,7 @@ wire_verdict expected(const u8 *packet, size_t length)
 		return WIRE_BAD_LENGTH;
 	if (checksum(packet, headers) != get(packet, 44, 4))
 		return WIRE_BAD_CHECKSUM;
-	if (packet[1] < 1 || packet[1] > 4 || (packet[1] <= 2) != (frames > 0) || get(packet, 40, 2) > 1)
+	if (packet[1] < 1 || packet[1] > 4 || (packet[1] <= 2) != (frames > 0) || get(packet, 40, 2) > 3)
 		return WIRE_BAD_FRAME;
 
 	size_t payloads = 0;

@@ -173,6 +173,13 @@ struct Side {
 		return header;
 	}
 
+	// The same if a PROBE has come meanwhile.
+	static wire_header answering(wire_header header)
+	{
+		header.flags |= cpu_to_le16(WIRE_ANSWER);
+		return header;
+	}
+
 	u32 start() const
 	{
 		return conn.config.number_start;

@@ -496,7 +496,7 @@ TEST(rel_congestion_delay, after_silence_it_doubles_to_half_of_what_was_too_much
 	ASSERT_EQ(side.conn.stats.timeouts, 1u);
 	side.polled();
 	side.now += 60 * us;
-	side.take(side.peer_ack(side.conn.sender.floor));
+	side.take(side.answering(side.peer_ack(side.conn.sender.floor)));
 	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
 	for (u32 window : {1, 2, 4, 8, 16, 20, 21}) {
 		EXPECT_EQ(rel_window_256(&side.conn), window * pkt);
@@ -551,7 +551,7 @@ TEST(rel_congestion_delay, after_silence_what_was_sent_before_counts_no_more)
 	side.run_timeout();
 	side.polled();
 	side.now += 60 * us;
-	side.take(side.peer_ack(side.conn.sender.floor));
+	side.take(side.answering(side.peer_ack(side.conn.sender.floor)));
 	ASSERT_EQ(rel_in_flight(&side.conn), 0u);
 	ASSERT_EQ(side.conn.stats.window_cuts, 1u);
 
@@ -590,7 +590,7 @@ TEST(rel_congestion_delay, after_silence_it_comes_back_while_there_is_no_queue)
 		side.run_timeout();
 		side.polled();
 		side.now += 60 * us;
-		side.take(side.peer_ack(side.conn.sender.floor));
+		side.take(side.answering(side.peer_ack(side.conn.sender.floor)));
 		ASSERT_EQ(rel_window_256(&side.conn), 1 * pkt);
 		round_trip(side, (50 + 100 + 100) * us + late);
 		EXPECT_EQ(rel_window_256(&side.conn), (late ? 1 : 2) * pkt);

@@ -671,14 +671,14 @@ struct Asked : Warm {
 	// What the peer says when the PROBE has come.
 	wire_header granted(u32 ack, u32 pkts) const
 	{
-		wire_header header = peer_ack(ack);
+		wire_header header = answering(peer_ack(ack));
 
 		header.credit = cpu_to_le32(conn.credit.limit + pkts);
 		return header;
 	}
 };
 
-TEST(rel_loss_handle_grant, what_the_probe_has_overtaken_is_lost)
+TEST(rel_loss_handle_answer, what_the_probe_has_overtaken_is_lost)
 {
 	Asked side;
 	const auto cuts = side.conn.stats.window_cuts;
@@ -696,17 +696,20 @@ TEST(rel_loss_handle_grant, what_the_probe_has_overtaken_is_lost)
 	EXPECT_EQ(side.conn.loss.answers, 0u);
 }
 
-TEST(rel_loss_handle_grant, without_more_credit_nothing_is_known)
+// A share that has grown, say, of which any packet tells.
+TEST(rel_loss_handle_answer, more_credit_is_no_answer)
 {
 	Asked side;
 	const u64 next = side.next_timeout();
+	wire_header header = side.granted(side.n, 2);
 
-	side.take(side.peer_ack(side.n));
+	header.flags = 0;
+	side.take(header);
 	EXPECT_TRUE(side.lost.empty());
 	EXPECT_EQ(side.next_timeout(), next) << "the time-out";
 }
 
-TEST(rel_loss_handle_grant, what_is_acknowledged_and_what_rack_has_to_judge_is_not_lost)
+TEST(rel_loss_handle_answer, what_is_acknowledged_and_what_rack_has_to_judge_is_not_lost)
 {
 	Asked side;
 
@@ -717,7 +720,7 @@ TEST(rel_loss_handle_grant, what_is_acknowledged_and_what_rack_has_to_judge_is_n
 	EXPECT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}})) << "by a tail probe with payload";
 }
 
-TEST(rel_loss_handle_grant, where_there_was_credit_more_of_it_says_nothing)
+TEST(rel_loss_handle_answer, where_there_was_credit_more_of_it_says_nothing)
 {
 	Warm side;
 
@@ -725,26 +728,26 @@ TEST(rel_loss_handle_grant, where_there_was_credit_more_of_it_says_nothing)
 	side.run_timeout();
 	ASSERT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}}));
 	side.now += side.conn.rtt.srtt_ns;
-	wire_header header = side.peer_ack(side.n);
+	wire_header header = side.answering(side.peer_ack(side.n));
 	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
 	side.take(header);
 	EXPECT_EQ(side.lost.size(), 1u);
 }
 
-TEST(rel_loss_handle_grant, before_a_tail_probe_more_credit_says_nothing)
+TEST(rel_loss_handle_answer, before_a_tail_probe_more_credit_says_nothing)
 {
 	Warm side(Asked::config());
 
 	side.send_many(2);
 	side.now += 2 * side.conn.rtt.srtt_ns;
-	wire_header header = side.peer_ack(side.n);
+	wire_header header = side.answering(side.peer_ack(side.n));
 	header.credit = cpu_to_le32(side.conn.credit.limit + 1);
 	side.take(header);
 	EXPECT_TRUE(side.lost.empty());
 	EXPECT_EQ(side.conn.loss.answers, 0u);
 }
 
-TEST(rel_loss_handle_grant, two_round_trips_are_the_measure)
+TEST(rel_loss_handle_answer, two_round_trips_are_the_measure)
 {
 	for (u64 younger_ns : {0, 1}) {
 		Asked side;
@@ -759,7 +762,7 @@ TEST(rel_loss_handle_grant, two_round_trips_are_the_measure)
 }
 
 // Before there was a round trip, the time-out, as for other answers.
-TEST(rel_loss_handle_grant, without_a_round_trip_a_time_out_is_the_measure)
+TEST(rel_loss_handle_answer, without_a_round_trip_a_time_out_is_the_measure)
 {
 	for (u64 younger_ns : {0, 1}) {
 		rel_config config = config_usual();
@@ -773,7 +776,7 @@ TEST(rel_loss_handle_grant, without_a_round_trip_a_time_out_is_the_measure)
 		side.run_timeout();
 		EXPECT_TRUE(side.polled());
 		side.now = sent_ns + 10 * ms - younger_ns;
-		wire_header header = side.peer_ack(side.start());
+		wire_header header = side.answering(side.peer_ack(side.start()));
 		header.credit = cpu_to_le32(side.conn.credit.limit + 1);
 		side.take(header);
 		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns);
@@ -781,7 +784,7 @@ TEST(rel_loss_handle_grant, without_a_round_trip_a_time_out_is_the_measure)
 }
 
 // Packets too large for some link, say: PROBEs get through, and bring credit each time.
-TEST(rel_loss_handle_grant, answers_without_progress_do_not_put_off_time_outs_for_ever)
+TEST(rel_loss_handle_answer, answers_without_progress_do_not_put_off_time_outs_for_ever)
 {
 	Asked side;
 
@@ -803,7 +806,7 @@ TEST(rel_loss_handle_grant, answers_without_progress_do_not_put_off_time_outs_fo
 }
 
 // One answer without news may be chance; more would have been time-outs, which make the window smaller.
-TEST(rel_loss_handle_grant, the_window_is_smaller_from_the_second_answer_on)
+TEST(rel_loss_handle_answer, the_window_is_smaller_from_the_second_answer_on)
 {
 	Asked side;
 
@@ -819,7 +822,7 @@ TEST(rel_loss_handle_grant, the_window_is_smaller_from_the_second_answer_on)
 	}
 }
 
-TEST(rel_loss_handle_grant, what_nothing_is_given_up_for_does_not_count)
+TEST(rel_loss_handle_answer, what_nothing_is_given_up_for_does_not_count)
 {
 	Asked side;
 
@@ -830,9 +833,9 @@ TEST(rel_loss_handle_grant, what_nothing_is_given_up_for_does_not_count)
 	EXPECT_EQ(side.conn.loss.answers, 0u);
 }
 
-// An answer that left before the PROBE came ends a silence; that of the PROBE says nothing of the repeats,
-// which were sent after it.
-TEST(rel_loss_handle_grant, what_was_sent_after_the_probe_is_not_lost)
+// Each PROBE has an answer. The first one ends a silence; the second one says nothing of the repeats, which
+// were sent after it.
+TEST(rel_loss_handle_answer, what_was_sent_after_the_probe_is_not_lost)
 {
 	Asked side;
 
@@ -849,7 +852,7 @@ TEST(rel_loss_handle_grant, what_was_sent_after_the_probe_is_not_lost)
 	EXPECT_EQ(side.conn.loss.answers, 1u);
 }
 
-TEST(rel_loss_handle_grant, a_tail_probe_with_payload_overtakes_nothing)
+TEST(rel_loss_handle_answer, a_tail_probe_with_payload_overtakes_nothing)
 {
 	Warm side;
 
@@ -859,14 +862,14 @@ TEST(rel_loss_handle_grant, a_tail_probe_with_payload_overtakes_nothing)
 	ASSERT_EQ(side.lost, (Losses{{2, REL_LOST_PROBE}}));
 	side.send();
 	side.now += 2 * side.conn.rtt.srtt_ns;
-	wire_header header = side.peer_ack(side.n);
+	wire_header header = side.answering(side.peer_ack(side.n));
 	header.credit = cpu_to_le32(side.n + 4);
 	side.take(header);
 	EXPECT_EQ(side.lost.size(), 1u);
 }
 
 // Each arrival of what was given up too early brings credit. The PROBE is still behind it.
-TEST(rel_loss_handle_grant, late_arrivals_bring_credit_and_say_nothing_of_the_rest)
+TEST(rel_loss_handle_answer, late_arrivals_bring_credit_and_say_nothing_of_the_rest)
 {
 	Asked side;
 
@@ -934,7 +937,7 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 
 	// The link is there again, and nothing had come.
 	side.now += 100 * us;
-	side.take(side.peer_ack(side.n));
+	side.take(side.answering(side.peer_ack(side.n)));
 	EXPECT_EQ(side.lost,
 		(Losses{{5, REL_LOST_PROBE}, {1, REL_LOST_TIMEOUT}, {2, REL_LOST_TIMEOUT},
 			{3, REL_LOST_TIMEOUT}, {4, REL_LOST_TIMEOUT}, {6, REL_LOST_TIMEOUT}}));
@@ -943,6 +946,32 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 	EXPECT_EQ(side.next_timeout(), REL_TIME_NEVER) << "until something is sent again";
 	EXPECT_TRUE(side.can_send());
 	EXPECT_EQ(side.conn.stats.timeouts, 1u);
+}
+
+// The peer sends, and so may be late in looking after what it has received: what left before the PROBE came
+// knows nothing of what came with it.
+TEST(rel_loss_handle_rto, what_left_before_the_probe_came_is_no_answer)
+{
+	Warm side;
+	wire_header header{};
+
+	side.send_many(5);
+	side.run_timeout();
+	side.send();
+	side.run_timeout();
+	ASSERT_TRUE(side.poll(header));
+	const u64 due = side.next_timeout();
+
+	for (u32 i = 0; i < 20; i++) {
+		side.now += 20 * us;
+		EXPECT_EQ(side.take(side.peer_packet(side.peer_start() + i)), REL_NEW);
+	}
+	EXPECT_EQ(side.lost.size(), 1u) << "by the tail probe";
+	EXPECT_FALSE(side.can_send());
+	EXPECT_EQ(side.next_timeout(), std::min(due, side.conn.timer_ns[REL_TIMER_ACK]));
+	side.take(side.answering(side.peer_packet(side.peer_start() + 20)));
+	EXPECT_EQ(side.lost.size(), 6u);
+	EXPECT_TRUE(side.can_send());
 }
 
 TEST(rel_loss_handle_rto, an_answer_that_knows_something_leaves_the_rest_to_rack)
@@ -989,7 +1018,7 @@ TEST(rel_loss_handle_rto, what_has_just_been_sent_may_be_under_way)
 	side.run_timeout();
 	u64 next = side.next_timeout();
 	side.now += 5 * us;
-	side.take(side.peer_ack(side.n));
+	side.take(side.answering(side.peer_ack(side.n)));
 	EXPECT_EQ(side.lost, (Losses{{1, REL_LOST_PROBE}, {2, REL_LOST_TIMEOUT}}));
 	EXPECT_EQ(rel_in_flight(&side.conn), 1u);
 	EXPECT_EQ(side.next_timeout(), next) << "and is looked after";
@@ -1009,7 +1038,7 @@ TEST(rel_loss_handle_rto, an_answer_knows_what_was_sent_a_round_trip_before)
 		side.send();
 		side.run_timeout();
 		side.now += age_ns - 10 * us;
-		side.take(side.peer_ack(side.n));
+		side.take(side.answering(side.peer_ack(side.n)));
 		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns) << "to the nanosecond";
 	}
 }
@@ -1032,7 +1061,7 @@ TEST(rel_loss_handle_rto, without_a_round_trip_a_time_out_is_the_measure)
 		EXPECT_EQ(side.conn.stats.timeouts, 2u);
 		EXPECT_GT(side.now - sent_ns, 10 * ms) << "rto_initial_us";
 		side.now = sent_ns + 10 * ms - younger_ns;
-		side.take(side.peer_ack(side.start()));
+		side.take(side.answering(side.peer_ack(side.start())));
 		EXPECT_EQ(rel_in_flight(&side.conn), younger_ns);
 	}
 }
@@ -1052,7 +1081,7 @@ TEST(rel_loss_handle_rto, doubles_up_to_the_bound_and_starts_anew_with_an_answer
 	}
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_TIMEOUT], 0u);
 	side.now += 100 * us;
-	side.take(side.peer_ack(side.n));
+	side.take(side.answering(side.peer_ack(side.n)));
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_TIMEOUT], 1u);
 	side.send();
 	EXPECT_EQ(side.next_timeout() - side.now, 1 * ms);
@@ -1076,7 +1105,7 @@ TEST(rel_loss_handle_rto, answers_without_progress_are_not_for_ever_a_new_start)
 		while (!side.polled())
 			side.run_timeout();
 		side.now += 500 * us;
-		side.take(side.peer_ack(side.n));
+		side.take(side.answering(side.peer_ack(side.n)));
 		ASSERT_EQ(rel_in_flight(&side.conn), 0u);
 	}
 	side.send();

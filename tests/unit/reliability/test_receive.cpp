@@ -216,6 +216,38 @@ TEST(rel_handle_header, control_packets)
 	EXPECT_EQ(side.conn.stats.acks_received, 3u);
 }
 
+// What leaves first after a PROBE has come says so, whatever it is, and nothing else does.
+TEST(rel_handle_header, the_answer_to_a_probe)
+{
+	Side side;
+	wire_header request = side.peer_header(WIRE_PACKET_ACK, side.peer_start());
+
+	const auto answers = [](const wire_header &header) {
+		return le16_to_cpu(header.flags) & WIRE_ANSWER;
+	};
+	const auto probed = [&] {
+		side.take(side.peer_header(WIRE_PACKET_PROBE, side.peer_start()));
+	};
+
+	request.flags = cpu_to_le16(WIRE_ACK_REQUEST);
+	for (int turn = 0; turn < 2; turn++) {
+		wire_header header{};
+
+		EXPECT_FALSE(answers(side.send()));
+		side.take(request);
+		ASSERT_TRUE(side.poll(header));
+		EXPECT_FALSE(answers(header));
+		probed();
+		ASSERT_TRUE(side.poll(header));
+		EXPECT_TRUE(answers(header));
+		EXPECT_FALSE(answers(side.send()));
+		probed();
+		EXPECT_TRUE(answers(side.send()));
+		EXPECT_FALSE(answers(side.send()));
+		EXPECT_FALSE(side.polled()) << "it was the answer";
+	}
+}
+
 TEST(rel_handle_header, unreliable_only_in_native_mode)
 {
 	Side side;

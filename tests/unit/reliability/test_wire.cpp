@@ -258,8 +258,12 @@ TEST(wire_parse, header_flags)
 	draft.add(WIRE_FRAME_FIN);
 	draft.header.flags = cpu_to_le16(WIRE_ACK_REQUEST);
 	EXPECT_EQ(draft.parse(), WIRE_OK);
-	draft.header.flags = cpu_to_le16(2);
-	EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME);
+	draft.header.flags = cpu_to_le16(WIRE_ANSWER);
+	EXPECT_EQ(draft.parse(), WIRE_OK);
+	for (int bit = 2; bit < 16; bit++) {
+		draft.header.flags = cpu_to_le16(1 << bit);
+		EXPECT_EQ(draft.parse(), WIRE_BAD_FRAME) << bit;
+	}
 }
 
 TEST(wire_parse, frame_types_flags_and_payload)
