@@ -324,8 +324,12 @@ void ibr_path_want(struct ibr_path *path)
 	lockdep_assert_held(&path->lock);
 	if (path->removed || path->state == IBRELK_PATH_UP || path->state == IBRELK_PATH_CONNECTING)
 		return;
-	if (path->state == IBRELK_PATH_DOWN)
+	if (path->state == IBRELK_PATH_DOWN) {
 		path->state = IBRELK_PATH_CONNECTING;
+		/* As long as there was nothing to send, nobody has missed the peer. */
+		if (path->broken_since)
+			path->broken_since = ktime_get_ns();
+	}
 	queue_delayed_work(ibr_wq, &path->connect_work, 0);
 }
 

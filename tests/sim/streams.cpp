@@ -518,6 +518,38 @@ void payloads(u32 mode, u64 bytes, bool written)
 	scene.end();
 }
 
+// ---- a peer that cannot be reached for a while ----------------------------------------------------
+
+// A connection fails while nobody has anything to send, and when somebody has, the peer cannot be called for
+// a while, which is less than the time after which it is given up: that counts from then on.
+void idle_broken()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UC_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	scene.sends = 0;
+	scene.run(second);
+	while (ib_qp *qp = sim::adapter_pick(true))
+		sim::adapter_break(qp);
+	scene.run((sim_config.peer_timeout_ms + 10'000) * ms, nullptr, 100 * ms);
+	const u64 before = scene.received(sender);
+	if (before != scene.sent())
+		sim_fail("idle", "of %llu messages %llu arrive", scene.sent(), before);
+	sim_config.cm_loss = 1'000'000;
+	sim_troubled = true;
+	scene.sends = 1ull << sender;
+	scene.run((sim_config.connect_timeout_ms + 5000) * ms, nullptr, 100 * ms);
+	if (scene.received(sender) != before || scene.sent() == before)
+		sim_fail("idle", "%llu messages are sent, and %llu arrive", scene.sent() - before,
+			scene.received(sender) - before);
+	sim_troubled = false;
+	scene.sends = 0;
+	scene.until("all have arrived", 20 * second, [&] { return scene.received(sender) == scene.sent(); });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -717,6 +749,11 @@ void payloads_tests(std::vector<Test> &tests)
 	}
 }
 
+void broken_tests(std::vector<Test> &tests)
+{
+	tests.push_back({"broken-idle", sim::config_usual(), idle_broken});
+}
+
 void idle_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -802,6 +839,7 @@ int main(int argc, char **argv)
 	credit_tests(tests);
 	regions_tests(tests);
 	payloads_tests(tests);
+	broken_tests(tests);
 	idle_tests(tests);
 	numbers_tests(tests);
 	congestion_tests(tests);
