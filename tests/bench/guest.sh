@@ -534,7 +534,7 @@ lossy_streams()
 	case $1/$delay in
 	*-native/* | *-noagg/*) ours rate "$1" 8 8000 200 64 ;;
 	*/0) ours rate "$1" 8 24000 200 64 ;;
-	*) ours rate "$1" 8 96000 200 64 ;;
+	*) ours rate "$1" 8 384000 200 64 ;;
 	esac
 	ours bandwidth "$1" 4096 6000 100 64
 	# 64 outstanding, as perftest has 128: with a delay, fewer are in step, and which ones is chance.

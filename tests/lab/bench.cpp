@@ -4,6 +4,7 @@
 
 #include "bench.hpp"
 
+#include "node.hpp"
 #include "report.hpp"
 
 #include <algorithm>
@@ -156,7 +157,7 @@ BenchResult bench(const BenchOptions &options)
 		options.memory_mb, initramfs.fd()));
 	command.insert(command.end(),
 		{"-kernel", kernel.image, "-append",
-			"console=ttyS0 loglevel=5 panic=-1 nokaslr " + options.append});
+			std::string(kernel_parameters_common) + "nokaslr " + options.append});
 	if (!options.plugin.empty())
 		command.insert(command.end(), {"-plugin", options.plugin});
 	for (const auto *file : {&console, &output, &archive})

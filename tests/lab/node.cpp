@@ -35,13 +35,8 @@ constexpr std::size_t output_bytes_max = std::size_t{64} << 20;
 
 // Emulated processors share one clock. A guest that has little of the host's time is no reason to report a
 // stall, nor to take the timer, whose interrupts come late, for a broken one.
-//
-// The cmpxchg16b of Debian 12's QEMU takes flags that an interrupt has restored for those of the last
-// instruction: any register's bits are in EFLAGS then (VM, NT, DF), and with the next interrupt the kernel's
-// allocator of memory ends in a double fault, once in some hours. It does without where there is no CX16,
-// which is bit 141. (Open MPI does not, so the processor must have it.)
-const std::string kernel_parameters = "console=ttyS0 loglevel=5 panic=-1 tsc=reliable no_timer_check "
-				      "clearcpuid=141 rcupdate.rcu_cpu_stall_timeout=60 ";
+const std::string kernel_parameters = std::string(kernel_parameters_common) +
+	"tsc=reliable no_timer_check rcupdate.rcu_cpu_stall_timeout=60 ";
 
 // How fast the processors' time stamp counter is, which is the nodes', too. A guest finds out by itself, in
 // the first milliseconds of its boot: one that the host stopped then was wrong by a factor of 70, and its

@@ -22,6 +22,14 @@ namespace lab
 
 using Clock = std::chrono::steady_clock;
 
+// What kernels of all guests are told.
+//
+// The cmpxchg16b of Debian 12's QEMU takes flags that an interrupt has restored for those of the last
+// instruction: any register's bits are in EFLAGS then (VM, NT, DF), and with the next interrupt the kernel's
+// allocator of memory ends in a double fault, or jumps nowhere, once in some hours. It does without where
+// there is no CX16, which is bit 141. (Open MPI does not, so the processor must have it.)
+inline constexpr char kernel_parameters_common[] = "console=ttyS0 loglevel=5 panic=-1 clearcpuid=141 ";
+
 // Covered by the mutex of the node that it runs on.
 struct JobState {
 	std::uint32_t id = 0;
