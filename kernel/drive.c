@@ -2,8 +2,8 @@
 /*
  * The drive. Everything that happens to a path ends here, under its connection lock: a packet came
  * in, the timer ran out, a message was queued, a slot became free. It takes from the queues what the
- * engine lets go (control first, then repeats, then messages and windows of transfers by turns), acknowledges
- * what is left to be acknowledged, and arms one timer for all that the engine waits for.
+ * engine lets go (control first, then repeats, then requests for flows, then messages and windows of transfers by
+ * turns), acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
  * Short fragments that are waiting when the drive runs share packets. Nothing ever waits for company: when the
  * drive ends, all that may go is gone.
@@ -33,8 +33,8 @@ static enum rel_kind path_kind(const struct ibr_path *path, bool control)
 /* Is anything else going to follow at once? A guess: it only decides about an ACK request. */
 static bool path_more(const struct ibr_path *path)
 {
-	return !list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->ready) ||
-	       !list_empty(&path->bulk);
+	return !list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->opening) ||
+	       !list_empty(&path->ready) || !list_empty(&path->bulk);
 }
 
 /* What a fragment takes of the slot; a long payload travels from where it lies. */
@@ -272,6 +272,17 @@ static bool drive_queue(struct ibr_path *path, struct list_head *queue)
 	return true;
 }
 
+/* Return: all flows that are being opened were asked for. */
+static bool drive_opening(struct ibr_path *path)
+{
+	struct ibr_outflow *flow;
+
+	while ((flow = list_first_entry_or_null(&path->opening, struct ibr_outflow, ready)))
+		if (!ibr_outflow_request(path, flow))
+			return false;
+	return true;
+}
+
 /* What has nothing more to send is not ready. */
 static bool flow_goes_on(struct ibr_outflow *flow)
 {
@@ -422,7 +433,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	if (unlikely(path->now >= path->lane.look_at))
 		ibr_lane_look(path);
 	if (path->state == IBRELK_PATH_UP) {
-		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
+		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat) && drive_opening(path)) {
 			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {
 				if (!drive_turn(path))
 					break;
@@ -433,7 +444,8 @@ void ibr_path_drive_locked(struct ibr_path *path)
 		packet_send(path);
 		drive_control(path);
 		path->transport->flush(path);
-	} else if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->ready)) {
+	} else if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->opening) ||
+		   !list_empty(&path->ready)) {
 		ibr_path_want(path);
 	}
 	drive_arm(path);

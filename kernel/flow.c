@@ -290,9 +290,26 @@ void ibr_outflow_wake(struct ibr_outflow *flow)
 		list_add_tail(&flow->ready, &flow->path->ready);
 }
 
-static void outflow_request(const struct ibr_outflow *flow, struct wire_frame *frame)
+/* Ask the endpoint for the flow, once more if need be, as soon as the path lets it. Context: path->lock held. */
+void ibr_outflow_ask(struct ibr_outflow *flow)
 {
-	*frame = (struct wire_frame) {
+	lockdep_assert_held(&flow->path->lock);
+	list_move_tail(&flow->ready, &flow->path->opening);
+}
+
+bool ibr_outflow_request(struct ibr_path *path, struct ibr_outflow *flow)
+{
+	struct ibr_frag *frag;
+
+	if (!ibr_path_can_emit(path, true, 0))
+		return false;
+	frag = ibr_frag_alloc(0);
+	if (!frag) {
+		path->starved = true;
+		return false;
+	}
+	frag->control = true;
+	frag->frame = (struct wire_frame) {
 		.type = WIRE_FRAME_FLOW_OPEN,
 		.flow = cpu_to_le32(flow->h.id),
 		.open.src_endpoint = cpu_to_le32(flow->endpoint->id),
@@ -301,32 +318,23 @@ static void outflow_request(const struct ibr_outflow *flow, struct wire_frame *f
 		.open.dst_generation = cpu_to_le32(flow->remote.generation),
 		.open.job = cpu_to_le64(flow->endpoint->job),
 	};
-}
-
-/* Ask the endpoint for the flow once more. Context: path->lock held. */
-void ibr_outflow_ask(struct ibr_outflow *flow)
-{
-	struct wire_frame frame;
-
-	outflow_request(flow, &frame);
-	ibr_control_send(flow->path, &frame);
+	if (!ibr_path_emit(path, frag)) {
+		ibr_frag_put(frag);
+		return false;
+	}
+	list_del_init(&flow->ready);
+	return true;
 }
 
 static int outflow_open(struct ibr_outflow *flow)
 {
 	struct ibr_path *path = flow->path;
-	struct wire_frame frame;
 	int ret;
 
 	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_OUTFLOW);
 	if (ret)
 		return ret;
-	outflow_request(flow, &frame);
-	ret = ibr_control_try(path, &frame);
-	if (ret) {
-		ibr_handle_remove(path, &flow->h);
-		return ret;
-	}
+	ibr_outflow_ask(flow);
 	flow->state = IBR_OUTFLOW_OPENING;
 	flow->unpaid_max = 0;
 	flow->unpaid_at = 0;
@@ -433,6 +441,7 @@ static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *f
 	if (flow->state != IBR_OUTFLOW_OPENING)
 		return 0;
 	flow->state = IBR_OUTFLOW_OPEN;
+	list_del_init(&flow->ready);	/* only a dishonest peer agrees to what was not asked */
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
 	flow->grant = flow->limit - flow->cost;
@@ -514,9 +523,19 @@ static u32 outflow_abort_pinned(struct list_head *sends, u32 budget)
 	return budget;
 }
 
+/* All of it is given up, for which one frame is enough. Context: path->lock held. */
+static void outflow_end(struct ibr_outflow *flow, int error)
+{
+	if (flow->state == IBR_OUTFLOW_OPEN)
+		flow_say_close(flow->path, flow->remote_handle);
+	if (flow->state != IBR_OUTFLOW_CLOSED)
+		ibr_outflow_fail(flow, error);
+}
+
 /*
  * The endpoint is closed: what refers to the process's memory is given up, what was buffered still
- * goes out. Context: process.
+ * goes out. But where the peer has not taken what waits for long, all ends: to abort one by one might use up what
+ * all processes have in common. Context: process.
  */
 void ibr_outflow_close(struct ibr_outflow *flow)
 {
@@ -527,6 +546,8 @@ void ibr_outflow_close(struct ibr_outflow *flow)
 		ibr_frag_refill();
 		spin_lock_bh(&path->lock);
 		flow->closing = true;
+		if (path->queue >= IBR_CONTROL_CROWD)
+			outflow_end(flow, -ECONNRESET);
 		budget = outflow_abort_pinned(&flow->sent, IBR_FRAG_BATCH);
 		budget = outflow_abort_pinned(&flow->queue, budget);
 		if (budget)
@@ -541,10 +562,7 @@ void ibr_outflow_cut(struct ibr_outflow *flow)
 {
 	ibr_frag_refill();
 	spin_lock_bh(&flow->path->lock);
-	if (flow->state == IBR_OUTFLOW_OPEN)
-		flow_say_close(flow->path, flow->remote_handle);
-	if (flow->state != IBR_OUTFLOW_CLOSED)
-		ibr_outflow_fail(flow, -ETIMEDOUT);
+	outflow_end(flow, -ETIMEDOUT);
 	ibr_path_drive_locked(flow->path);
 	spin_unlock_bh(&flow->path->lock);
 }
@@ -603,10 +621,7 @@ static void inflow_drop_back(struct ibr_inflow *flow)
 	flow->back = NULL;
 	if (!back)
 		return;
-	if (back->state == IBR_OUTFLOW_OPEN)
-		flow_say_close(back->path, back->remote_handle);
-	if (back->state != IBR_OUTFLOW_CLOSED)
-		ibr_outflow_fail(back, -ECONNRESET);
+	outflow_end(back, -ECONNRESET);
 	ibr_outflow_put(back);
 }
 

@@ -28,6 +28,7 @@ struct ibr_mr;
 #define IBR_HEADERS_FIRST	32u		/* waiting RTS that a new flow may have, if there are as many to give */
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
 #define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
+#define IBR_CONTROL_CROWD	(IBR_CONTROL_MAX / 2)	/* ... before endpoints that are closed end their flows at once */
 #define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
 #define IBR_MISSING_MAX		64u	/* native modes: messages passed over that a flow remembers */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
@@ -74,7 +75,7 @@ struct ibr_contact {
 /** enum ibr_outflow_state - life of an outflow; see Documentation/protocol.rst */
 enum ibr_outflow_state {
 	IBR_OUTFLOW_CLOSED,	/* nothing was asked yet, or it failed and may be asked again */
-	IBR_OUTFLOW_OPENING,	/* FLOW_OPEN is queued or sent */
+	IBR_OUTFLOW_OPENING,	/* FLOW_OPEN is sent, or going to be */
 	IBR_OUTFLOW_OPEN,
 };
 
@@ -104,7 +105,8 @@ enum ibr_outflow_state {
  * @unpaid_answered: somebody has asked for one since it waits
  * @unpaid_at: ns: when there may be more of them, if it waits then
  * @patient_until: ns: ... while it waits, in path->patient; 0: it does not
- * @ready: in path->ready, while @queue has something and may go on; or in path->patient
+ * @ready: OPEN: in path->ready, while @queue has something and may go on; or in path->patient. OPENING: in
+ *	path->opening, until FLOW_OPEN is sent
  * @on_path: in path->outflows, while it is OPENING or OPEN
  * @rcu: frees it, as readers of contact->out may still see it
  */
@@ -453,8 +455,16 @@ void ibr_outflow_answer(struct ibr_send *send);
 struct ibr_outflow *ibr_inflow_back(struct ibr_inflow *flow);
 /** ibr_outflow_fail() - all its sends fail; the next one asks anew. Context: path->lock held */
 void ibr_outflow_fail(struct ibr_outflow *flow, int error);
-/** ibr_outflow_ask() - send the request of a flow that is opening again. Context: path->lock held */
+/** ibr_outflow_ask() - a flow that is OPENING is to be asked for (again). Context: path->lock held */
 void ibr_outflow_ask(struct ibr_outflow *flow);
+/**
+ * ibr_outflow_request() - send FLOW_OPEN
+ * @path: the flow's, UP
+ * @flow: OPENING, in path->opening, which it leaves
+ *
+ * Return: false: the path is blocked. Context: path->lock held, by the drive.
+ */
+bool ibr_outflow_request(struct ibr_path *path, struct ibr_outflow *flow);
 /** ibr_outflow_expect() - the send, which has its sequence, waits for MATCHED. Context: path->lock held */
 void ibr_outflow_expect(struct ibr_outflow *flow, struct ibr_send *send);
 /** ibr_outflow_wake() - it may have something to send now. Context: path->lock held */

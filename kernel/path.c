@@ -158,6 +158,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	ibr_lane_init(path);
 	INIT_LIST_HEAD(&path->control);
 	INIT_LIST_HEAD(&path->repeat);
+	INIT_LIST_HEAD(&path->opening);
 	INIT_LIST_HEAD(&path->ready);
 	INIT_LIST_HEAD(&path->patient);
 	INIT_LIST_HEAD(&path->bulk);
@@ -287,8 +288,8 @@ static bool path_waits(const struct ibr_path *path)
 /* Is there anything that needs a connection? Context: path->lock held. */
 static bool path_wanted(const struct ibr_path *path)
 {
-	if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->bulk) ||
-	    !list_empty(&path->ready))
+	if (!list_empty(&path->control) || !list_empty(&path->repeat) || !list_empty(&path->opening) ||
+	    !list_empty(&path->bulk) || !list_empty(&path->ready))
 		return true;
 	if (path->established && rel_in_flight(&path->rel))
 		return true;

@@ -123,6 +123,7 @@ struct ibr_packet {
  * @error: last error, negative errno, or 0
  * @control: fragments with control frames: sent first
  * @repeat: fragments to be sent again: second
+ * @opening: outflows that are to be asked for (outflow->ready): third
  * @ready: outflows with messages to send (outflow->ready)
  * @patient: ... whose next message waits a little for eager credit; by outflow->patient_until
  * @bulk: sends with a window to fill (send->bulk)
@@ -191,6 +192,7 @@ struct ibr_path {
 
 	struct list_head control;
 	struct list_head repeat;
+	struct list_head opening;
 	struct list_head ready;
 	struct list_head patient;
 	struct list_head bulk;

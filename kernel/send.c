@@ -324,8 +324,8 @@ void ibr_send_retire(struct ibr_send *send, int status)
 		rb_erase(&send->matching, &flow->matching);
 		RB_CLEAR_NODE(&send->matching);
 	}
-	/* What is ready has something to send. */
-	if (list_empty(&flow->queue)) {
+	/* What is ready has something to send. (What is to be opened will be, all the same.) */
+	if (list_empty(&flow->queue) && flow->state == IBR_OUTFLOW_OPEN) {
 		list_del_init(&flow->ready);
 		flow->patient_until = 0;
 	}

@@ -73,6 +73,7 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 		look->timeouts = path->rel.stats.timeouts;
 		for (cause = 0; cause < REL_CAUSES; cause++)
 			look->lost += path->rel.stats.lost[cause];
+		look->queue = path->queue;
 		look->fixed = path->rel.config.congestion == &rel_congestion_fixed;
 		look->target_us = path->rel.config.target_us;
 		list_for_each_entry(out, &path->outflows, on_path) {
@@ -151,5 +152,16 @@ void sim_give_up(u32 node, u32 peer, u32 mode, int error)
 	path->now = ktime_get_ns();
 	ibr_path_give_up(path, error);
 	ibr_path_drive_locked(path);
+	spin_unlock_bh(&path->lock);
+}
+
+void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count)
+{
+	struct wire_frame open = { .type = WIRE_FRAME_FLOW_OPEN, .open.dst_endpoint = cpu_to_le32(U32_MAX) };
+	struct ibr_path *path = path_of(node, peer, mode);
+
+	spin_lock_bh(&path->lock);
+	while (count--)
+		ibr_flow_handle_control(path, &open, NULL);
 	spin_unlock_bh(&path->lock);
 }

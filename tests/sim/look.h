@@ -37,6 +37,7 @@ extern "C" {
  * @lives: how often the sender's path had a new peer
  * @timeouts: retransmission time-outs of the sender's engine in this life
  * @lost: packets that it took for lost
+ * @queue: control frames and repeats that wait in the sender's path
  * @fixed: its window is fixed, and not by delay
  * @target_us: ... and if by delay, the one aimed at
  */
@@ -57,6 +58,7 @@ struct sim_look {
 	bool touched;
 	u64 copied, written, rendezvous;
 	u64 lives, timeouts, lost;
+	u32 queue;
 	bool fixed;
 	u32 target_us;
 };
@@ -66,6 +68,11 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);
 void sim_look_idle(void);
 /* sim_give_up() - a node's path to another one comes to its end. Context: SIM_ADMIN, on behalf of it */
 void sim_give_up(u32 node, u32 peer, u32 mode, int error);
+/*
+ * sim_forge_requests() - as if a node had been asked by a peer, so many times, for an endpoint that it does not have.
+ * Context: SIM_ADMIN, on behalf of it
+ */
+void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count);
 
 #ifdef __cplusplus
 }

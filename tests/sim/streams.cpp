@@ -2,9 +2,9 @@
 //
 // Streams of messages: several senders, each on a node of its own, and one receiver that all of them write
 // to. How they share what the receiver has to give, and long messages of one of them their path, what becomes
-// of them while a process stands still, how they are posted, what becomes of memory that is not registered,
-// or mapped, which congestion control they have, and where the numbers of endpoints wrap around. Prints "N
-// passed, N failed".
+// of them while a process stands still, or others on their path do their worst, how they are posted, what
+// becomes of memory that is not registered, or mapped, which congestion control they have, and where the
+// numbers of endpoints wrap around. Prints "N passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
 
@@ -118,6 +118,33 @@ public:
 		return seen;
 	}
 
+	// A sender has a message for each of so many endpoints that the receiver's node does not have.
+	void knock(u32 sender, u32 count)
+	{
+		ibrelk_addr other{};
+		ibrelk_command command{};
+
+		sim_gid(receiver, false, other.gid);
+		command.opcode = IBRELK_OP_SEND;
+		command.user_data = nobody_there;
+		for (u32 i = 0; i < count; i++) {
+			other.endpoint = 1000 + i;
+			as(SIM_PROCESS, sender, [&] {
+				if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
+					sim_fail("knock", "a peer cannot be added");
+			});
+			if (submit(sender, command) != 1)
+				sim_fail("knock", "a message is not accepted");
+			at(sender).outstanding++;
+		}
+	}
+
+	// How many of these were refused.
+	[[nodiscard]] u64 refused() const
+	{
+		return refused_;
+	}
+
 	// Another endpoint of the receiver's process, for which it asks for no number. Closed at once.
 	u32 numbered()
 	{
@@ -172,7 +199,10 @@ private:
 	void look_around(u32 node)
 	{
 		reap(node, [&](const ibrelk_completion &completion) {
-			if (completion.status)
+			const bool refused = completion.user_data == nobody_there;
+
+			refused_ += refused;
+			if (completion.status != (refused ? -ECONNREFUSED : 0))
 				sim_fail("status", "the process of node %u is told %d", node,
 					completion.status);
 			at(node).outstanding--;
@@ -187,6 +217,8 @@ private:
 	std::vector<u64> received_;
 	u64 allowed_ = 0; // receives that are still to be posted
 	u64 sent_ = 0;
+	u64 refused_ = 0;
+	static constexpr u64 nobody_there = 1; // user data of what is sent to nobody
 };
 
 u64 all(u32 senders)
@@ -395,6 +427,63 @@ void stopped(u32 mode, u64 bytes)
 	check_calm(scene, sender, receiver);
 	check_calm(scene, receiver, sender);
 	std::fprintf(stderr, "%llu messages\n", scene.sent());
+	scene.end();
+}
+
+// ---- what others on a path do ---------------------------------------------------------------------
+
+constexpr u32 control_crowd = 128 << 10; // IBR_CONTROL_CROWD
+
+void cut(u32 sender, u64 ns)
+{
+	sim::wire.cut(sender, receiver, sim_now() + ns);
+	sim::wire.cut(receiver, sender, sim_now() + ns);
+}
+
+// However many flows are being opened on a path that stands still, they take nothing of what all users of the
+// path have in common.
+void opening(u32 mode)
+{
+	constexpr u32 sender = 1, count = 4000;
+	Scene scene({.mode = mode, .bytes = 64, .depth = 2 * count});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
+	scene.sends = 0;
+	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
+	scene.run(10 * ms);
+	cut(sender, 100 * ms);
+	scene.knock(sender, count);
+	if (const u32 queue = scene.look(sender, receiver).queue)
+		sim_fail("opening", "%u frames wait for %u flows", queue, count);
+	scene.until("all are refused", 5 * second, [&] { return scene.refused() == count; });
+	scene.sends = 1ull << sender;
+	const u64 before = scene.received(sender);
+	scene.until("more arrive", second, [&] { return scene.received(sender) > before + 100; });
+	if (scene.look(sender, receiver).lives != 1)
+		sim_fail("opening", "a life has ended");
+	scene.end();
+}
+
+// Where a peer has not taken what waits for long, an endpoint that is closed does not tell of each of its
+// long messages.
+void closing(u32 mode)
+{
+	constexpr u32 sender = 1, count = 16;
+	Scene scene({.mode = mode, .bytes = 200'000, .depth = count, .receives = count});
+
+	scene.refills = false;
+	scene.sends = 1ull << sender;
+	scene.until("many are asked for", second,
+		[&] { return scene.look(sender, receiver).asked_for >= count / 2; });
+	cut(sender, 100 * ms);
+	scene.as(SIM_ADMIN, sender, [&] { sim_forge_requests(sender, receiver, mode, control_crowd); });
+	const u32 before = scene.look(sender, receiver).queue;
+	scene.die(sender);
+	const u32 after = scene.look(sender, receiver).queue;
+	std::fprintf(stderr, "%u frames wait, then %u\n", before, after);
+	if (before < control_crowd || after > before + 1)
+		sim_fail("closing", "%u frames wait, then %u", before, after);
 	scene.end();
 }
 
@@ -697,6 +786,21 @@ void stopped_tests(std::vector<Test> &tests)
 		}
 }
 
+void others_tests(std::vector<Test> &tests)
+{
+	for (const Mode &mode : modes) {
+		auto config = sim::config_usual();
+		config.memlock_kib = 1 << 20;
+		tests.push_back({std::string("opening-") + mode.name, config, [=] {
+					 opening(mode.id);
+				 }});
+		config.bandwidth_mbps = 100; // so that messages take a while
+		tests.push_back({std::string("closing-") + mode.name, config, [=] {
+					 closing(mode.id);
+				 }});
+	}
+}
+
 void chains_tests(std::vector<Test> &tests)
 {
 	for (const Mode &mode : modes) {
@@ -835,6 +939,7 @@ int main(int argc, char **argv)
 	newcomer_tests(tests);
 	transfers_tests(tests);
 	stopped_tests(tests);
+	others_tests(tests);
 	chains_tests(tests);
 	credit_tests(tests);
 	regions_tests(tests);
