@@ -21,6 +21,7 @@
 #include "params.h"
 #include "pins.h"
 #include "transport/transport.h"
+#include "user.h"
 
 #define SENDS_DEFAULT		4096
 #define RECVS_DEFAULT		65536
@@ -380,6 +381,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 		endpoint->space = NULL;
 		goto err_free;
 	}
+	endpoint->user = endpoint->space->user->uid;
 	ret = endpoint_pool(endpoint);
 	if (ret)
 		goto err_free;

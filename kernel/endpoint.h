@@ -36,6 +36,7 @@ struct poll_table_struct;
  * @mode: enum ibrelk_mode; never the default, which creation has replaced
  * @job: hashed job key; a flow needs the same one at both ends
  * @uid: effective user of who made it; decides who sees it in statistics
+ * @user: whose endpoints it is one of, as struct ibr_user tells users apart
  * @pid: process that made it, as seen in its own namespace; 0 (not immutable) once the descriptor is closed
  * @local: .gid: address to which it is bound, zero: any. The other members are what was asked for: use @id and
  *	@generation
@@ -92,6 +93,7 @@ struct ibr_endpoint {
 	u32 mode;
 	u64 job;
 	kuid_t uid;
+	kuid_t user;
 	pid_t pid;
 	struct ibrelk_addr local;
 	struct ibr_space *space;

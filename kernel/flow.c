@@ -748,12 +748,57 @@ static struct ibr_inflow *inflow_find(struct ibr_path *path, const struct wire_f
 	return NULL;
 }
 
+static struct ibr_share *share_find(struct ibr_path *path, kuid_t user)
+{
+	struct ibr_share *share;
+
+	list_for_each_entry(share, &path->shares, node)
+		if (uid_eq(share->user, user))
+			return share;
+	return NULL;
+}
+
+/* The endpoint's user has one more flow. Return: where it is counted, or NULL: no memory. */
+static struct ibr_share *share_take(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+{
+	struct ibr_share *share = share_find(path, endpoint->user);
+
+	if (!share) {
+		share = ibr_alloc_atomic(endpoint->memcg, sizeof(*share));
+		if (!share)
+			return NULL;
+		share->user = endpoint->user;
+		share->inflows = 0;
+		list_add(&share->node, &path->shares);
+	}
+	share->inflows++;
+	path->inflow_count++;
+	return share;
+}
+
+static void share_return(struct ibr_path *path, struct ibr_share *share)
+{
+	path->inflow_count--;
+	if (--share->inflows)
+		return;
+	list_del(&share->node);
+	kfree(share);
+}
+
+/* Nobody has more flows than are left for all others, so that these get some, too. */
+static bool share_has_room(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+{
+	const struct ibr_share *share = share_find(path, endpoint->user);
+
+	return (share ? share->inflows : 0) < IBR_INFLOWS_MAX - path->inflow_count;
+}
+
 /* Count one more source of the endpoint. Return: it may have one more. */
 static bool inflow_admit(struct ibr_path *path, struct ibr_endpoint *endpoint)
 {
 	bool admitted;
 
-	if (path->inflow_count >= IBR_INFLOWS_MAX)
+	if (!share_has_room(path, endpoint))
 		return false;
 	spin_lock_bh(&endpoint->lock);
 	admitted = endpoint->sources < IBR_SOURCES_MAX;
@@ -823,9 +868,12 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	flow->src_generation = addr.generation;
 	INIT_LIST_HEAD(&flow->early);
 	INIT_LIST_HEAD(&flow->transfers);
+	flow->share = share_take(path, endpoint);
+	if (!flow->share)
+		goto err_free;
 	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_INFLOW);
 	if (ret)
-		goto err_free;
+		goto err_share;
 	ibr_endpoint_get(endpoint);
 	flow->endpoint = endpoint;
 	ibr_path_get(path);
@@ -838,10 +886,11 @@ static struct ibr_inflow *inflow_create(struct ibr_path *path, struct ibr_endpoi
 	inflow_reserve_headers(flow, IBR_HEADERS_FIRST, 1);
 	list_add_tail(&flow->on_path, &path->inflows);
 	hlist_add_head(&flow->node, inflow_bucket(path, frame));
-	path->inflow_count++;
 	ibr_path_add_flow(path);
 	return flow;
 
+err_share:
+	share_return(path, flow->share);
 err_free:
 	kfree(flow);
 err_unadmit:
@@ -988,7 +1037,7 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 	flow->gone = true;
 	list_del_init(&flow->on_path);
 	hlist_del_init(&flow->node);
-	flow->path->inflow_count--;
+	share_return(flow->path, flow->share);
 	flow->path->flow_count--;
 	ibr_handle_remove(flow->path, &flow->h);
 	while ((transfer = list_first_entry_or_null(&flow->transfers, struct ibr_transfer, link)))

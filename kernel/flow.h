@@ -274,6 +274,7 @@ struct ibr_recv {
  * @ref: held by the path until it is @gone, by each message, each transfer and each of @answers
  * @endpoint: the receiver, with a reference; immutable
  * @path: with a reference; immutable
+ * @share: where it is counted, until it is @gone
  * @contact: peer handle of the source; immutable
  * @remote_handle: what the sender calls the flow; immutable
  * @src_endpoint: the sender's number; immutable
@@ -304,6 +305,7 @@ struct ibr_inflow {
 	struct kref ref;
 	struct ibr_endpoint *endpoint;
 	struct ibr_path *path;
+	struct ibr_share *share;
 	u32 contact;
 	u32 remote_handle;
 	u32 src_endpoint;

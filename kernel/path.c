@@ -164,6 +164,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	INIT_LIST_HEAD(&path->bulk);
 	INIT_LIST_HEAD(&path->outflows);
 	INIT_LIST_HEAD(&path->inflows);
+	INIT_LIST_HEAD(&path->shares);
 	xa_init_flags(&path->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
 
 	/* A token names one path of this node; a clash is drawn again. */

@@ -14,6 +14,7 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include <linux/uidgid.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <ibrelk/uapi.h>
@@ -21,7 +22,7 @@
 #include "lane.h"
 #include "reliability/rel.h"
 
-#define IBR_INFLOWS_MAX		(64u << 10)	/* incoming flows of a path */
+#define IBR_INFLOWS_MAX		(128u << 10)	/* incoming flows of a path; of a user no more than are left */
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
 #define IBR_LOOK_MS		5000ull	/* without a word from a peer: does anything wait for it? */
 
@@ -57,6 +58,13 @@ struct ibr_remote {
 	u16 credits;
 	u16 packet_max;			/* bytes; the smaller of both sides and the path MTU */
 	u16 packet_said;		/* what the peer said of it */
+};
+
+/** struct ibr_share - the incoming flows of a path whose endpoints one user has; there is one. Under path->lock */
+struct ibr_share {
+	struct list_head node;		/* in path->shares */
+	kuid_t user;
+	u32 inflows;
 };
 
 /**
@@ -133,6 +141,7 @@ struct ibr_packet {
  * @inflows: those that are not gone (inflow->on_path)
  * @inflow_hash: the same, by what the opener calls them
  * @inflow_count: how many; at most IBR_INFLOWS_MAX
+ * @shares: ... of each user
  * @flow_count: ... with the outflows
  * @queue: fragments in @control and @repeat
  * @queue_peak: the most that it ever was
@@ -202,6 +211,7 @@ struct ibr_path {
 	struct list_head inflows;
 	struct hlist_head inflow_hash[256];
 	u32 inflow_count;
+	struct list_head shares;
 	u32 flow_count;
 	u32 queue;
 	u32 queue_peak;

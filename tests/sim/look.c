@@ -165,3 +165,13 @@ void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count)
 		ibr_flow_handle_control(path, &open, NULL);
 	spin_unlock_bh(&path->lock);
 }
+
+void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others)
+{
+	struct ibr_path *path = path_of(node, peer, mode);
+
+	spin_lock_bh(&path->lock);
+	list_first_entry(&path->inflows, struct ibr_inflow, on_path)->share->inflows += own;
+	path->inflow_count += own + others;
+	spin_unlock_bh(&path->lock);
+}

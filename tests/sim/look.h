@@ -73,6 +73,11 @@ void sim_give_up(u32 node, u32 peer, u32 mode, int error);
  * Context: SIM_ADMIN, on behalf of it
  */
 void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count);
+/*
+ * sim_forge_inflows() - as if a node had so many more incoming flows from a peer: @own of the user of its first one,
+ * @others of somebody else. To be taken back before anything is checked. Context: as above
+ */
+void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others);
 
 #ifdef __cplusplus
 }

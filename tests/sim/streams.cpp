@@ -145,6 +145,36 @@ public:
 		return refused_;
 	}
 
+	// What a sender is told when it begins with one more endpoint of the receiver's process.
+	int begin(u32 sender, u32 number)
+	{
+		ibrelk_endpoint_create create{};
+		ibr_endpoint *endpoint = nullptr;
+		ibrelk_addr other{};
+		ibrelk_command command{};
+		int status = 1;
+
+		create.mode = shape_.mode;
+		create.send_ring = create.recv_ring = at(receiver).fd;
+		create.local.endpoint = other.endpoint = number;
+		sim_gid(receiver, false, other.gid);
+		as(SIM_PROCESS, receiver, [&] {
+			if (sim_endpoint_create(&create, &endpoint))
+				sim_fail("open", "an endpoint cannot be made");
+		});
+		as(SIM_PROCESS, sender, [&] {
+			if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
+				sim_fail("open", "a peer cannot be added");
+		});
+		command.opcode = IBRELK_OP_SEND;
+		if (submit(sender, command) != 1)
+			sim_fail("begin", "a message is not accepted");
+		sim_run(sim_now() + 10 * ms);
+		reap(sender, [&](const ibrelk_completion &completion) { status = completion.status; });
+		as(SIM_PROCESS, receiver, [&] { sim_endpoint_close(endpoint); });
+		return status;
+	}
+
 	// Another endpoint of the receiver's process, for which it asks for no number. Closed at once.
 	u32 numbered()
 	{
@@ -462,6 +492,46 @@ void opening(u32 mode)
 	scene.until("more arrive", second, [&] { return scene.received(sender) > before + 100; });
 	if (scene.look(sender, receiver).lives != 1)
 		sim_fail("opening", "a life has ended");
+	scene.end();
+}
+
+// A user's endpoints have no more flows from a node than are left for others, who get some however many he
+// has.
+void shares(u32 mode)
+{
+	constexpr u32 sender = 1;
+	constexpr s32 most = 128 << 10; // IBR_INFLOWS_MAX
+	const struct {
+		s32 own, others; // beside the one that there is
+		int status;
+	} rows[] = {
+		{most / 2 - 2, 0, 0},
+		{most / 2 - 1, 0, -EUSERS},
+		{0, most / 2 - 1, 0},
+		{0, most - 3, 0},
+		{0, most - 2, -EUSERS},
+		{most / 4 - 1, most / 2, -EUSERS},
+		{most / 4 - 2, most / 2, 0},
+	};
+	Scene scene({.mode = mode, .bytes = 64, .depth = 64});
+	u32 number = 5000;
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
+	scene.sends = 0;
+	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
+	scene.run(10 * ms);
+	for (const auto &row : rows) {
+		scene.as(SIM_ADMIN, receiver,
+			[&] { sim_forge_inflows(receiver, sender, mode, row.own, row.others); });
+		const int status = scene.begin(sender, number++);
+		scene.as(SIM_ADMIN, receiver,
+			[&] { sim_forge_inflows(receiver, sender, mode, -row.own, -row.others); });
+		if (status != row.status)
+			sim_fail(
+				"shares", "with %d of a user and %d others: %d", row.own, row.others, status);
+		scene.run(10 * ms);
+	}
 	scene.end();
 }
 
@@ -793,6 +863,9 @@ void others_tests(std::vector<Test> &tests)
 		config.memlock_kib = 1 << 20;
 		tests.push_back({std::string("opening-") + mode.name, config, [=] {
 					 opening(mode.id);
+				 }});
+		tests.push_back({std::string("shares-") + mode.name, config, [=] {
+					 shares(mode.id);
 				 }});
 		config.bandwidth_mbps = 100; // so that messages take a while
 		tests.push_back({std::string("closing-") + mode.name, config, [=] {

@@ -419,8 +419,9 @@ static void check_path(const struct ibr_path *path)
 {
 	const struct rel_conn *rel = &path->rel;
 	const struct ibr_outflow *out;
+	const struct ibr_share *share;
 	const struct ibr_inflow *in;
-	u32 outs = 0, ins = 0;
+	u32 outs = 0, ins = 0, shared = 0;
 
 	if (path->lock.lock.held)
 		sim_fail("shim", "a path is checked while it is locked");
@@ -438,6 +439,10 @@ static void check_path(const struct ibr_path *path)
 	if (ins != path->inflow_count || ins + outs != path->flow_count || ins > IBR_INFLOWS_MAX)
 		sim_fail("count", "path: %u inflows and %u outflows, counted %u and %u", ins, outs, path->inflow_count,
 			 path->flow_count);
+	list_for_each_entry(share, &path->shares, node)
+		shared += share->inflows;
+	if (shared != ins)
+		sim_fail("count", "path: %u inflows, of which users have %u", ins, shared);
 	if (!path->established) {
 		if (path->memory)
 			sim_fail("count", "path: %llu bytes in flight without a peer", path->memory);
