@@ -119,8 +119,10 @@ static void endpoint_free(struct ibr_endpoint *endpoint)
 	unsigned long handle;
 
 	WARN_ON_ONCE(atomic_read(&endpoint->buffers));
-	xa_for_each(&endpoint->contacts, handle, contact)
+	xa_for_each(&endpoint->contacts, handle, contact) {
 		kfree(contact);
+		cond_resched();
+	}
 	xa_destroy(&endpoint->contacts);
 	xa_destroy(&endpoint->claims);
 	if (endpoint->pool)
@@ -243,6 +245,7 @@ static bool endpoint_close_flows(struct ibr_endpoint *endpoint, bool first, bool
 			lingers = true;
 		}
 		mutex_unlock(&endpoint->setup_lock);
+		cond_resched();
 	}
 	return lingers;
 }
@@ -325,7 +328,6 @@ static int endpoint_number(struct ibr_endpoint *endpoint, u32 wanted)
 struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 {
 	struct ibr_endpoint *endpoint;
-	u32 i;
 	int ret;
 
 	ret = endpoint_check(create);
@@ -346,7 +348,6 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	do {
 		endpoint->generation = get_random_u32();
 	} while (!endpoint->generation);
-	endpoint->hash_seed = get_random_u32();
 	init_waitqueue_head(&endpoint->room);
 	init_waitqueue_head(&endpoint->quiet);
 	mutex_init(&endpoint->setup_lock);
@@ -357,8 +358,7 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	INIT_DELAYED_WORK(&endpoint->linger_work, endpoint_linger_work);
 	INIT_LIST_HEAD(&endpoint->all);
 	spin_lock_init(&endpoint->lock);
-	for (i = 0; i < ARRAY_SIZE(endpoint->contact_hash); i++)
-		INIT_HLIST_HEAD(&endpoint->contact_hash[i]);
+	endpoint->contact_tree = RB_ROOT;
 	match_init(&endpoint->match, get_random_u64());
 	endpoint->local = create->local;
 	endpoint->open = true;

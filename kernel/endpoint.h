@@ -9,6 +9,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
@@ -19,6 +20,7 @@
 #include "match.h"
 
 #define IBR_SOURCES_MAX		(256u << 10)	/* remote endpoints that make contact with one, by themselves */
+#define IBR_PEERS_MAX		(1u << 20)	/* ... that its user adds */
 
 struct ibr_path;
 struct ibr_ring;
@@ -47,7 +49,6 @@ struct poll_table_struct;
  * @sends_max: how many sends may be outstanding
  * @recvs_max: how many receives may be
  * @unexpected_max: bytes of memory for messages that wait for a receive, and so the sum of all grants
- * @hash_seed: random; of @contact_hash
  * @setup_lock: making outflows, and letting go of them: covers the writing of contact->out
  * @contacts: peer handle -> contact; its own lock. A contact stays until the endpoint is freed
  * @sends: sends outstanding; a send counts until it is freed, so until all its fragments are let go too
@@ -72,9 +73,9 @@ struct poll_table_struct;
  * @lock: softirq-safe; covers all that follows it. Inside a path's lock; only those of @contacts and @claims, and
  *	of @recv_ring, are taken inside it
  * @open: the descriptor is still open; once it is not, nothing is matched any more
- * @contact_hash: contacts by address
+ * @contact_tree: contacts by address, in any order that is the same for all
  * @flow_count: contacts, which is what statistics give out as flows
- * @learned: contacts that the user did not ask for; at most IBR_SOURCES_MAX
+ * @learned: contacts that the user did not ask for; at most IBR_SOURCES_MAX, and IBR_PEERS_MAX others
  * @sources: incoming flows, until the last message of each is gone; at most IBR_SOURCES_MAX
  * @headers_granted: waiting RTS granted to flows; at most IBR_HEADERS_MAX, and one for each flow
  * @unexpected_granted: sum of the flows' outstanding grants, cost bytes; at most @unexpected_max
@@ -102,8 +103,7 @@ struct ibr_endpoint {
 	struct mem_cgroup *memcg;
 	u32 sends_max;
 	u32 recvs_max;
-	u64 unexpected_max;
-	u32 hash_seed;			/* ... to here */
+	u64 unexpected_max;		/* ... to here */
 	struct mutex setup_lock;	/* making outflows */
 	struct xarray contacts;
 	atomic_t sends;
@@ -125,7 +125,7 @@ struct ibr_endpoint {
 
 	spinlock_t lock;		/* the rest */
 	bool open;
-	struct hlist_head contact_hash[1024];
+	struct rb_root contact_tree;
 	u32 flow_count;
 	u32 learned;
 	u32 sources;

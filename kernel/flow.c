@@ -117,30 +117,42 @@ int ibr_control_send(struct ibr_path *path, const struct wire_frame *frame)
 
 /* ---- contacts ------------------------------------------------------------------------------ */
 
-static struct hlist_head *contact_bucket(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr)
+/* The contact of just this address, or NULL and the place to insert it. Context: endpoint->lock held. */
+static struct ibr_contact *contact_place(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
+					 struct rb_node ***place, struct rb_node **parent)
 {
-	u32 hash = jhash(addr->gid, sizeof(addr->gid), addr->endpoint ^ endpoint->hash_seed);
+	struct ibr_contact *contact;
+	int order;
 
-	return &endpoint->contact_hash[hash % ARRAY_SIZE(endpoint->contact_hash)];
+	*place = &endpoint->contact_tree.rb_node;
+	*parent = NULL;
+	while (**place) {
+		*parent = **place;
+		contact = rb_entry(*parent, struct ibr_contact, node);
+		order = memcmp(addr, &contact->addr, sizeof(*addr));
+		if (!order)
+			return contact;
+		*place = order < 0 ? &(*parent)->rb_left : &(*parent)->rb_right;
+	}
+	return NULL;
 }
 
 /*
  * @learned: the address was seen in a packet, so its generation is the real one; a contact that the
- * user added for any generation stands for it too.
+ * user added for any generation stands for it too. The place is that of the address itself.
  */
-static struct ibr_contact *contact_find(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr,
-					bool learned)
+static struct ibr_contact *contact_find(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr, bool learned,
+					struct rb_node ***place, struct rb_node **parent)
 {
-	struct ibr_contact *contact;
+	struct ibr_contact *contact = NULL;
+	struct ibrelk_addr any = *addr;
 
-	hlist_for_each_entry(contact, contact_bucket(endpoint, addr), node) {
-		if (contact->addr.endpoint != addr->endpoint ||
-		    memcmp(contact->addr.gid, addr->gid, sizeof(addr->gid)))
-			continue;
-		if (contact->addr.generation == addr->generation || (learned && !contact->addr.generation))
-			return contact;
+	lockdep_assert_held(&endpoint->lock);
+	if (learned && addr->generation) {
+		any.generation = 0;
+		contact = contact_place(endpoint, &any, place, parent);
 	}
-	return NULL;
+	return contact ?: contact_place(endpoint, addr, place, parent);
 }
 
 struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle)
@@ -152,17 +164,21 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 					 bool learned, gfp_t gfp)
 {
 	struct ibr_contact *contact, *other;
+	struct rb_node **place, *parent;
 	bool full;
 	int ret;
 
 	spin_lock_bh(&endpoint->lock);
-	contact = contact_find(endpoint, addr, learned);
-	full = learned && endpoint->learned >= IBR_SOURCES_MAX;
+	contact = contact_find(endpoint, addr, learned, &place, &parent);
+	if (learned)
+		full = endpoint->learned >= IBR_SOURCES_MAX;
+	else
+		full = endpoint->flow_count - endpoint->learned >= IBR_PEERS_MAX;
 	spin_unlock_bh(&endpoint->lock);
 	if (contact)
 		return contact;
 	if (full)
-		return ERR_PTR(-EUSERS);
+		return ERR_PTR(learned ? -EUSERS : -ENOSPC);
 
 	contact = kzalloc(sizeof(*contact), gfp);
 	if (!contact)
@@ -177,9 +193,10 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 	}
 
 	spin_lock_bh(&endpoint->lock);
-	other = contact_find(endpoint, addr, learned);
+	other = contact_find(endpoint, addr, learned, &place, &parent);
 	if (!other) {
-		hlist_add_head(&contact->node, contact_bucket(endpoint, addr));
+		rb_link_node(&contact->node, parent, place);
+		rb_insert_color(&contact->node, &endpoint->contact_tree);
 		endpoint->flow_count++;
 		endpoint->learned += learned;
 		/* Into a reserved place, which takes no memory. */

@@ -57,7 +57,7 @@ struct ibr_handle {
 
 /**
  * struct ibr_contact - a remote endpoint that a local one knows; what a peer handle stands for
- * @node: in endpoint->contact_hash, under endpoint->lock
+ * @node: in endpoint->contact_tree, under endpoint->lock
  * @addr: its address; .generation 0: whichever endpoint has the number. Immutable
  * @handle: the peer handle, its place in endpoint->contacts; immutable
  * @out: where sends to it go, with a reference; NULL until the first one, and again after closing. Written under
@@ -66,7 +66,7 @@ struct ibr_handle {
  * Lives as long as its endpoint.
  */
 struct ibr_contact {
-	struct hlist_node node;
+	struct rb_node node;
 	struct ibrelk_addr addr;
 	u32 handle;
 	struct ibr_outflow __rcu *out;

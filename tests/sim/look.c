@@ -175,3 +175,10 @@ void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others)
 	path->inflow_count += own + others;
 	spin_unlock_bh(&path->lock);
 }
+
+void sim_forge_peers(struct ibr_endpoint *endpoint, s32 more)
+{
+	spin_lock_bh(&endpoint->lock);
+	endpoint->flow_count += more;
+	spin_unlock_bh(&endpoint->lock);
+}

@@ -149,6 +149,7 @@ stopped-silent | calm | streams stopped-uc-4096 | reliability/conn.c | s/return 
 opening-queued | opening | streams opening-ud | flow.c | s/(\tlist_move_tail\(&flow->ready, &flow->path->opening\);\n)/\tstruct wire_frame more = { .type = WIRE_FRAME_FIN };\n\n\tibr_control_send(flow->path, &more);\n$1/
 closing-aborts | closing | streams closing-uc | flow.c | s/path->queue >= IBR_CONTROL_CROWD/path->queue > IBR_CONTROL_MAX/
 shares-none | shares | streams shares-ud | flow.c | s/\(share \? share->inflows : 0\) < IBR_INFLOWS_MAX - path->inflow_count/(share || true) \&\& path->inflow_count < IBR_INFLOWS_MAX/
+peers-more | peers | streams peers | flow.c | s/full = endpoint->flow_count - endpoint->learned >= IBR_PEERS_MAX/full = false/
 signal-each | chains | streams chains-uc-64 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t1/
 signal-more | chains | streams chains-ud-4096 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t4/
 chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(qp, send\);\nout:\n\tspin_unlock\(&qp->lock\);\n)(\}\n\n\/\* The work)/$1\tibr_qp_flush(qp);\n$2/

@@ -145,6 +145,19 @@ public:
 		return refused_;
 	}
 
+	// Add an endpoint of node 0 to those that a process knows. Return: 0 or negative errno.
+	int know(u32 node, u32 number, u32 generation, u32 &handle)
+	{
+		ibrelk_addr other{};
+		int ret = 0;
+
+		sim_gid(receiver, false, other.gid);
+		other.endpoint = number;
+		other.generation = generation;
+		as(SIM_PROCESS, node, [&] { ret = sim_peer_add(at(node).endpoint, &other, &handle); });
+		return ret;
+	}
+
 	// What a sender is told when it begins with one more endpoint of the receiver's process.
 	int begin(u32 sender, u32 number)
 	{
@@ -535,6 +548,39 @@ void shares(u32 mode)
 	scene.end();
 }
 
+// A process may add so many addresses; those that make contact by themselves are not among them. Each is
+// found again.
+void peers()
+{
+	constexpr u32 sender = 1, count = 500;
+	constexpr s32 most = 1 << 20; // IBR_PEERS_MAX
+	Scene scene({.bytes = 64, .depth = 64});
+	std::vector<u32> known;
+	u32 handle = 0;
+
+	for (u32 i = 0; i < count; i++) {
+		// In no order.
+		if (scene.know(sender, 1000 + i * 7919 % count, i % 3, handle))
+			sim_fail("peers", "peer %u cannot be added", i);
+		if (handle != scene.at(sender).peer + 1 + i)
+			sim_fail("peers", "peer %u has handle %u", i, handle);
+		known.push_back(handle);
+	}
+	scene.as(SIM_ADMIN, sender, [&] { sim_forge_peers(scene.at(sender).endpoint, most - count - 1); });
+	if (const int ret = scene.know(sender, 1, 0, handle); ret != -ENOSPC)
+		sim_fail("peers", "one too many: %d", ret);
+	for (u32 i = 0; i < count; i++)
+		if (scene.know(sender, 1000 + i * 7919 % count, i % 3, handle) || handle != known[i])
+			sim_fail("peers", "peer %u is not found", i);
+	scene.as(SIM_ADMIN, sender, [&] { sim_forge_peers(scene.at(sender).endpoint, -1); });
+	if (const int ret = scene.know(sender, 1, 0, handle))
+		sim_fail("peers", "the last one: %d", ret);
+	scene.as(SIM_ADMIN, receiver, [&] { sim_forge_peers(scene.at(receiver).endpoint, most); });
+	scene.sends = 1ull << sender;
+	scene.until("who makes contact has a place", second, [&] { return scene.received(sender) > 100; });
+	scene.end();
+}
+
 // Where a peer has not taken what waits for long, an endpoint that is closed does not tell of each of its
 // long messages.
 void closing(u32 mode)
@@ -874,6 +920,11 @@ void others_tests(std::vector<Test> &tests)
 	}
 }
 
+void peers_tests(std::vector<Test> &tests)
+{
+	tests.push_back({"peers", sim::config_usual(), peers});
+}
+
 void chains_tests(std::vector<Test> &tests)
 {
 	for (const Mode &mode : modes) {
@@ -1013,6 +1064,7 @@ int main(int argc, char **argv)
 	transfers_tests(tests);
 	stopped_tests(tests);
 	others_tests(tests);
+	peers_tests(tests);
 	chains_tests(tests);
 	credit_tests(tests);
 	regions_tests(tests);
