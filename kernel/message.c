@@ -37,7 +37,6 @@ static struct ibr_message *message_alloc(struct ibr_inflow *flow, u32 data)
 		memset(message, 0, sizeof(*message));
 		message->pooled = true;
 	} else {
-		/* Zeroed, as fragments of a dishonest sender need not cover it (the pool was, too). */
 		old = set_active_memcg(endpoint->memcg);
 		message = kzalloc(size, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
 		set_active_memcg(old);
@@ -557,6 +556,8 @@ static int eager_piece(struct ibr_inflow *flow, const struct wire_frame *frame, 
 		message->sequence = sequence;
 		message->length = length;
 		message->immediate = le64_to_cpu(frame->eager.immediate);
+		/* Fragments of a dishonest sender need not cover it, and other messages have been there. */
+		memset(message->data, 0, length);
 		list_add_tail(&message->link, where);
 	}
 	if (message->rts || message->length != length) {

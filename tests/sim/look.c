@@ -182,3 +182,22 @@ void sim_forge_peers(struct ibr_endpoint *endpoint, s32 more)
 	endpoint->flow_count += more;
 	spin_unlock_bh(&endpoint->lock);
 }
+
+void sim_forge_overlap(u32 node, u32 peer, u32 mode, u64 tag)
+{
+	struct wire_frame frame = { .type = WIRE_FRAME_EAGER, .payload_len = cpu_to_le16(4000),
+				    .eager.length = cpu_to_le32(8000), .eager.tag = cpu_to_le64(tag) };
+	struct ibr_path *path = path_of(node, peer, mode);
+	struct ibr_inflow *flow;
+	u8 payload[4000];
+
+	memset(payload, 0x55, sizeof(payload));
+	spin_lock_bh(&path->lock);
+	flow = list_first_entry(&path->inflows, struct ibr_inflow, on_path);
+	frame.flow = cpu_to_le32(flow->h.id);
+	frame.eager.sequence = cpu_to_le32(flow->next);
+	ibr_eager_receive(path, &frame, payload);
+	frame.eager.offset = cpu_to_le32(125);
+	ibr_eager_receive(path, &frame, payload);
+	spin_unlock_bh(&path->lock);
+}

@@ -80,6 +80,11 @@ void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count);
 void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others);
 /* sim_forge_peers() - as if so many more addresses had been added to an endpoint. Context: as above */
 void sim_forge_peers(struct ibr_endpoint *endpoint, s32 more);
+/*
+ * sim_forge_overlap() - as if the sender of a node's first incoming flow from a peer had sent a message of 8000 bytes in
+ * two fragments of 4000, which are 0x55: the first ones, and those from 125 on. Context: as above
+ */
+void sim_forge_overlap(u32 node, u32 peer, u32 mode, u64 tag);
 
 #ifdef __cplusplus
 }

@@ -150,6 +150,7 @@ opening-queued | opening | streams opening-ud | flow.c | s/(\tlist_move_tail\(&f
 closing-aborts | closing | streams closing-uc | flow.c | s/path->queue >= IBR_CONTROL_CROWD/path->queue > IBR_CONTROL_MAX/
 shares-none | shares | streams shares-ud | flow.c | s/\(share \? share->inflows : 0\) < IBR_INFLOWS_MAX - path->inflow_count/(share || true) \&\& path->inflow_count < IBR_INFLOWS_MAX/
 peers-more | peers | streams peers | flow.c | s/full = endpoint->flow_count - endpoint->learned >= IBR_PEERS_MAX/full = false/
+overlap-kept | overlap | streams overlap-ud | message.c | s/\t\tmemset\(message->data, 0, length\);\n//
 signal-each | chains | streams chains-uc-64 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t1/
 signal-more | chains | streams chains-ud-4096 | transport/verbs.c | s/define SIGNAL_EVERY\t\t8/define SIGNAL_EVERY\t\t4/
 chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(qp, send\);\nout:\n\tspin_unlock\(&qp->lock\);\n)(\}\n\n\/\* The work)/$1\tibr_qp_flush(qp);\n$2/

@@ -603,6 +603,33 @@ void closing(u32 mode)
 	scene.end();
 }
 
+// Fragments that overlap make a message that looks complete. What they leave out is nothing that was there
+// before.
+void overlap(u32 mode)
+{
+	constexpr u32 sender = 1;
+	constexpr u64 length = 8000, covered = 125 + 4000;
+	Scene scene({.mode = mode, .bytes = length, .depth = 16, .receives = 0});
+
+	scene.refills = false;
+	std::memset(scene.at(sender).memory, 0xaa, length);
+	scene.sends = 1ull << sender;
+	scene.run(10 * ms);
+	scene.sends = 0;
+	scene.receives(scene.sent());
+	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
+	u8 *memory = scene.at(receiver).memory;
+	std::memset(memory, 0x11, length);
+	scene.as(SIM_ADMIN, receiver, [&] { sim_forge_overlap(receiver, sender, mode, sender); });
+	scene.receives(1);
+	scene.until(
+		"what is forged arrives", second, [&] { return scene.received(sender) == scene.sent() + 1; });
+	for (u64 i = 0; i < length; i++)
+		if (memory[i] != (i < covered ? 0x55 : 0))
+			sim_fail("overlap", "byte %llu is %02x", i, memory[i]);
+	scene.end();
+}
+
 // ---- how it is posted ----------------------------------------------------------------------------
 
 // Many messages always wait, so that each ACK lets several packets go: they are given to the adapter in one
@@ -912,6 +939,9 @@ void others_tests(std::vector<Test> &tests)
 				 }});
 		tests.push_back({std::string("shares-") + mode.name, config, [=] {
 					 shares(mode.id);
+				 }});
+		tests.push_back({std::string("overlap-") + mode.name, config, [=] {
+					 overlap(mode.id);
 				 }});
 		config.bandwidth_mbps = 100; // so that messages take a while
 		tests.push_back({std::string("closing-") + mode.name, config, [=] {
