@@ -127,6 +127,12 @@ static int mrs_connect(struct ibr_mrs *mrs, const struct ib_gid_attr *gid, u32 i
 	rdma_ah_set_ah_flags(&attr.ah_attr, IB_AH_GRH);
 	if (!ib_query_port(ib, port, &port_attr))
 		rdma_ah_set_dlid(&attr.ah_attr, port_attr.lid);
+	/* For a queue pair of the kernel's nobody else looks it up; some adapters take it for that of their address. */
+	if (attr.ah_attr.type == RDMA_AH_ATTR_TYPE_ROCE) {
+		ret = rdma_read_gid_l2_fields(gid, NULL, attr.ah_attr.roce.dmac);
+		if (ret)
+			return ret;
+	}
 
 	ret = mrs_modify(mrs, &attr, IB_QPS_INIT, IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 	if (!ret)

@@ -813,6 +813,12 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_troubled &&
 		!sim_alloc_calm && sim_chance(SIM_RANDOM_FAULT, sim_config.rebuild_errors))
 		return -EIO;
+	// Whom it sends to on Ethernet it has to be told: nobody in the kernel looks that up.
+	static constexpr u8 nobody[6] = {};
+	if (qp->qp_type == IB_QPT_RC && attr->qp_state == IB_QPS_RTR &&
+		sim_config.fabric == SIM_FABRIC_ETHERNET &&
+		!std::memcmp(attr->ah_attr.roce.dmac, nobody, sizeof(nobody)))
+		return -EINVAL;
 	qp->state = attr->qp_state;
 	sim_trace("queue pair %u of node %u: state %d with %zu receives and %zu completions", qp->qp_num,
 		qp->device->node, qp->state, qp->recvs.size(), qp->recv_cq->entries.size());

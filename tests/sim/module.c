@@ -184,6 +184,12 @@ const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u
 	return &nodes[device->node].attr;
 }
 
+int rdma_read_gid_l2_fields(const struct ib_gid_attr *attr, u16 *vlan, u8 *mac)
+{
+	memcpy(mac, attr->gid.raw + sizeof(attr->gid) - 6, 6);
+	return 0;
+}
+
 bool rdma_protocol_roce(const struct ib_device *device, u32 num)
 {
 	return sim_config.fabric != SIM_FABRIC_IB;

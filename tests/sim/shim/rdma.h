@@ -169,9 +169,14 @@ struct ib_grh {
 	u8 raw[40];
 };
 
+enum rdma_ah_attr_type { RDMA_AH_ATTR_TYPE_IB = 1, RDMA_AH_ATTR_TYPE_ROCE };
+
 struct rdma_ah_attr {
 	u8 gid[16];
 	int type;
+	struct {
+		u8 dmac[6];
+	} roce;
 };
 
 struct ib_qp_attr {
@@ -252,7 +257,8 @@ bool sim_map_refuse(void);
 #define ib_dma_map_page(ib, p, offset, bytes, direction)	\
 	(sim_map_refuse() ? 0 : (dma_addr_t)(uintptr_t)(p)->address + (offset))
 #define ib_dma_unmap_page(ib, dma, bytes, direction)	do { } while (0)
-#define rdma_ah_find_type(ib, port)		0
+#define rdma_ah_find_type(ib, port)	\
+	(rdma_protocol_roce(ib, port) ? RDMA_AH_ATTR_TYPE_ROCE : RDMA_AH_ATTR_TYPE_IB)
 #define rdma_ah_set_port_num(ah, port)		((void)(ah))
 #define rdma_ah_set_grh(ah, gid, a, i, b, c)	((void)(ah), (void)(gid))
 #define rdma_ah_set_ah_flags(ah, flags)		((void)(ah))
@@ -319,6 +325,7 @@ int ib_register_client(struct ib_client *client);
 void ib_unregister_client(struct ib_client *client);
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr);
 const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u32 index);
+int rdma_read_gid_l2_fields(const struct ib_gid_attr *attr, u16 *vlan, u8 *mac);
 #define rdma_put_gid_attr(attr)		do { } while (0)
 
 static inline int ib_mtu_enum_to_int(enum ib_mtu mtu)
