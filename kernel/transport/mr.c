@@ -66,11 +66,10 @@ struct ibr_mr {
  * struct ibr_mrs - the regions of a device
  * @device: whose; immutable
  * @cq: of @qp
- * @qp: registers
+ * @qp: registers; NULL: it could not be made. Under @post_lock
  * @count: regions; immutable
- * @post_lock: nothing is posted to @qp while it is brought back
- * @state: bit MRS_FAILED: nothing is registered until @qp is brought back
- * @connected: @qp may have work requests; @post_lock
+ * @post_lock: nothing is posted to @qp while it is made anew
+ * @state: bit MRS_FAILED: nothing is registered until @qp is made anew
  * @rebuild_work: does that, and tries again if the adapter refuses
  * @tries: ... how often; its own
  * @lock: softirq-safe, a leaf; covers what follows
@@ -82,9 +81,8 @@ struct ibr_mrs {
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	u32 count;
-	struct mutex post_lock;		/* posting, or bringing @qp back */
+	struct mutex post_lock;		/* posting, or making @qp anew */
 	unsigned long state;
-	bool connected;
 	struct delayed_work rebuild_work;
 	u32 tries;
 	spinlock_t lock;		/* @idle */
@@ -93,7 +91,7 @@ struct ibr_mrs {
 };
 
 #define MRS_FAILED	0
-#define MRS_RETRY_MS	1000	/* before the queue pair is to be brought back once more, doubled each time */
+#define MRS_RETRY_MS	1000	/* before the queue pair is to be made once more, doubled each time */
 #define MRS_RETRY_MAX	6u	/* ... so often */
 
 /* ---- the queue pair that is connected to itself -------------------------------------------- */
@@ -102,6 +100,37 @@ static int mrs_modify(struct ibr_mrs *mrs, struct ib_qp_attr *attr, enum ib_qp_s
 {
 	attr->qp_state = state;
 	return ib_modify_qp(mrs->qp, attr, mask | IB_QP_STATE);
+}
+
+static int mrs_create_qp(struct ibr_mrs *mrs)
+{
+	struct ib_device *ib = mrs->device->ib;
+	struct ib_qp_init_attr attr = {
+		.send_cq = mrs->cq,
+		.recv_cq = mrs->cq,
+		.cap = {
+			.max_send_wr = mrs->count + 1,	/* and one to drain it with */
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+		.port_num = rdma_start_port(ib),
+	};
+	struct ib_qp *qp = ib_create_qp(mrs->device->pd, &attr);
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	mrs->qp = qp;
+	return 0;
+}
+
+static void mrs_destroy_qp(struct ibr_mrs *mrs)
+{
+	if (mrs->qp)
+		ib_destroy_qp(mrs->qp);
+	mrs->qp = NULL;
 }
 
 /* From RESET to RTS by one of the port's addresses. */
@@ -144,12 +173,14 @@ static int mrs_connect(struct ibr_mrs *mrs, const struct ib_gid_attr *gid, u32 i
 	return ret;
 }
 
-/* Nothing is ever sent, so it matters little by which address; but some may not lead anywhere. */
-static int mrs_ready(struct ibr_mrs *mrs)
+/*
+ * Nothing is ever sent, so it matters little by which address; but some may not lead anywhere. A queue pair that has
+ * begun is not reset for the next one: not all adapters do that, and nobody else knows its number.
+ */
+static int mrs_make_qp(struct ibr_mrs *mrs)
 {
 	struct ib_device *ib = mrs->device->ib;
 	const struct ib_gid_attr *gid;
-	struct ib_qp_attr attr = {};
 	int ret = -ENODEV;
 	u32 i;
 
@@ -157,12 +188,13 @@ static int mrs_ready(struct ibr_mrs *mrs)
 		gid = rdma_get_gid_attr(ib, rdma_start_port(ib), i);
 		if (IS_ERR(gid))
 			continue;
-		ret = mrs_connect(mrs, gid, i);
+		ret = mrs_create_qp(mrs);
+		if (!ret)
+			ret = mrs_connect(mrs, gid, i);
 		rdma_put_gid_attr(gid);
 		if (ret)
-			mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
+			mrs_destroy_qp(mrs);
 	}
-	mrs->connected = !ret;
 	return ret;
 }
 
@@ -170,16 +202,14 @@ static void mrs_rebuild_work(struct work_struct *work)
 {
 	struct ibr_mrs *mrs = container_of(to_delayed_work(work), struct ibr_mrs, rebuild_work);
 	const char *name = dev_name(&mrs->device->ib->dev);
-	struct ib_qp_attr attr = {};
 	int ret;
 
 	mutex_lock(&mrs->post_lock);
-	/* Whatever was under way comes back with an error first. In RESET there is nothing, and no way to find out. */
-	if (mrs->connected)
+	/* Whatever was under way comes back with an error first. */
+	if (mrs->qp)
 		ib_drain_sq(mrs->qp);
-	ret = mrs_modify(mrs, &attr, IB_QPS_RESET, 0);
-	if (!ret)
-		ret = mrs_ready(mrs);
+	mrs_destroy_qp(mrs);
+	ret = mrs_make_qp(mrs);
 	if (!ret)
 		clear_bit(MRS_FAILED, &mrs->state);
 	mutex_unlock(&mrs->post_lock);
@@ -385,6 +415,16 @@ void ibr_mr_close(struct ibr_mr *mr)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static int mrs_create_cq(struct ibr_mrs *mrs)
+{
+	struct ib_cq *cq = ib_alloc_cq(mrs->device->ib, mrs, mrs->count + 2, 0, IB_POLL_SOFTIRQ);
+
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	mrs->cq = cq;
+	return 0;
+}
+
 static int mrs_make_regions(struct ibr_mrs *mrs)
 {
 	u32 i;
@@ -417,49 +457,11 @@ void ibr_mrs_destroy(struct ibr_mrs *mrs)
 			ib_dereg_mr(mrs->mr[i].ib);
 		kfree(mrs->mr[i].sg);
 	}
-	if (mrs->qp)
-		ib_destroy_qp(mrs->qp);
+	mrs_destroy_qp(mrs);
 	if (mrs->cq)
 		ib_free_cq(mrs->cq);
 	kvfree(mrs->mr);
 	kfree(mrs);
-}
-
-static int mrs_create_qp(struct ibr_mrs *mrs)
-{
-	struct ib_device *ib = mrs->device->ib;
-	struct ib_qp_init_attr attr = {
-		.cap = {
-			.max_send_wr = mrs->count + 1,	/* and one to drain it with */
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.qp_type = IB_QPT_RC,
-		.port_num = rdma_start_port(ib),
-	};
-
-	mrs->cq = ib_alloc_cq(ib, mrs, mrs->count + 2, 0, IB_POLL_SOFTIRQ);
-	if (IS_ERR(mrs->cq)) {
-		int ret = PTR_ERR(mrs->cq);
-
-		mrs->cq = NULL;
-		return ret;
-	}
-	attr.send_cq = mrs->cq;
-	attr.recv_cq = mrs->cq;
-	mrs->qp = ib_create_qp(mrs->device->pd, &attr);
-	if (IS_ERR(mrs->qp)) {
-		int ret = PTR_ERR(mrs->qp);
-
-		mrs->qp = NULL;
-		return ret;
-	}
-	/* A device may have its first address later. */
-	if (mrs_ready(mrs))
-		mrs_fail(mrs);
-	return 0;
 }
 
 struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
@@ -483,12 +485,15 @@ struct ibr_mrs *ibr_mrs_create(struct ibr_device *device)
 	mrs->mr = kvcalloc(mrs->count, sizeof(*mrs->mr), GFP_KERNEL);
 	ret = mrs->mr ? mrs_make_regions(mrs) : -ENOMEM;
 	if (!ret)
-		ret = mrs_create_qp(mrs);
+		ret = mrs_create_cq(mrs);
 	if (ret) {
 		pr_warn("%s: no memory regions (%d): long messages are copied\n", dev_name(&device->ib->dev), ret);
 		ibr_mrs_destroy(mrs);
 		return NULL;
 	}
+	/* A device may have its first address later. */
+	if (mrs_make_qp(mrs))
+		mrs_fail(mrs);
 	return mrs;
 }
 

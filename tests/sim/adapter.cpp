@@ -819,6 +819,13 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		sim_config.fabric == SIM_FABRIC_ETHERNET &&
 		!std::memcmp(attr->ah_attr.roce.dmac, nobody, sizeof(nobody)))
 		return -EINVAL;
+	// Some adapters do not begin anew with a reliable queue pair that has begun, though they say so.
+	if (qp->qp_type == IB_QPT_RC && qp->state > IB_QPS_INIT) {
+		if (attr->qp_state == IB_QPS_RESET)
+			return 0;
+		if (attr->qp_state == IB_QPS_INIT)
+			return -EINVAL;
+	}
 	qp->state = attr->qp_state;
 	sim_trace("queue pair %u of node %u: state %d with %zu receives and %zu completions", qp->qp_num,
 		qp->device->node, qp->state, qp->recvs.size(), qp->recv_cq->entries.size());
