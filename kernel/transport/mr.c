@@ -41,6 +41,7 @@ static struct workqueue_struct *mr_queue;
  * @ops: likewise
  * @context: likewise
  * @mapped: @sg is
+ * @posted: the key may have become known to the adapter, and is not used again
  * @closing: @work is to end it, not to begin it
  * @work: what may sleep
  */
@@ -58,6 +59,7 @@ struct ibr_mr {
 	const struct ibr_mr_ops *ops;
 	void *context;
 	bool mapped;
+	bool posted;
 	bool closing;
 	struct delayed_work work;
 };
@@ -69,7 +71,8 @@ struct ibr_mr {
  * @qp: registers; NULL: it could not be made. Under @post_lock
  * @count: regions; immutable
  * @post_lock: nothing is posted to @qp while it is made anew
- * @state: bit MRS_FAILED: nothing is registered until @qp is made anew
+ * @state: bit MRS_FAILED: nothing is registered until @qp is made anew; MRS_SYNCED: nor ever, since the processor has to
+ *	be told of what the device writes
  * @rebuild_work: does that, and tries again if the adapter refuses
  * @tries: ... how often; its own
  * @lock: softirq-safe, a leaf; covers what follows
@@ -91,6 +94,7 @@ struct ibr_mrs {
 };
 
 #define MRS_FAILED	0
+#define MRS_SYNCED	1
 #define MRS_RETRY_MS	1000	/* before the queue pair is to be made once more, doubled each time */
 #define MRS_RETRY_MAX	6u	/* ... so often */
 
@@ -284,11 +288,14 @@ static int mr_map(struct ibr_mr *mr)
 	mr->mapped = true;
 	/*
 	 * What the kernel copies there meanwhile, it must not lose when this is undone. So it is undone at once: what
-	 * is not written by the adapter is all copied.
+	 * is not written by the adapter is all copied. Other windows would fare no better.
 	 */
 	for (sg = mr->sg; sg < mr->sg + mapped; sg++)
 		if (!ib_uses_virt_dma(ib) && dma_need_sync(ib->dma_device, sg_dma_address(sg))) {
 			mr_unmap(mr);
+			if (!test_and_set_bit(MRS_SYNCED, &mr->mrs->state))
+				pr_info("%s: what it writes has to be synchronized: long messages are copied\n",
+					dev_name(&ib->dev));
 			return -EOPNOTSUPP;
 		}
 	if (ib_map_mr_sg(mr->ib, mr->sg, mapped, NULL, PAGE_SIZE) != mapped)
@@ -315,6 +322,7 @@ static int mr_register(struct ibr_mr *mr)
 	mutex_lock(&mrs->post_lock);
 	if (!test_bit(MRS_FAILED, &mrs->state))
 		ret = ib_post_send(mrs->qp, &mr->wr.wr, &bad);
+	mr->posted = !ret;
 	mutex_unlock(&mrs->post_lock);
 	return ret;
 }
@@ -346,18 +354,21 @@ static void mr_close(struct ibr_mr *mr)
 {
 	struct ibr_device *device = mr->mrs->device;
 
-	/* As long as it is there, it can be written to. */
-	if (mr->ib && ib_dereg_mr(mr->ib)) {
+	/* As long as it is there, it can be written to. One that was never registered is as good as new. */
+	if (mr->posted && ib_dereg_mr(mr->ib)) {
 		pr_err_ratelimited("%s: a memory region cannot be deregistered; trying again\n",
 				   dev_name(&device->ib->dev));
 		queue_delayed_work(mr_queue, &mr->work, HZ);
 		return;
 	}
-	mr->ib = NULL;
+	if (mr->posted)
+		mr->ib = NULL;
+	mr->posted = false;
 	mr_unmap(mr);
 	mr->ops->closed(mr->context);
 	/* One that cannot be made anew now is made when it is wanted. */
-	mr_make(mr);
+	if (!mr->ib)
+		mr_make(mr);
 	mr_give_back(mr);
 	ibr_device_put(device);
 }
@@ -380,7 +391,7 @@ struct ibr_mr *ibr_mr_open(struct ibr_device *device, struct page **pages, u32 p
 	struct ibr_mrs *mrs = device->mrs;
 	struct ibr_mr *mr = NULL;
 
-	if (!mrs || test_bit(MRS_FAILED, &mrs->state) || length > IBR_MR_MAX || !ibr_device_get(device))
+	if (!mrs || READ_ONCE(mrs->state) || length > IBR_MR_MAX || !ibr_device_get(device))
 		return NULL;
 	spin_lock_bh(&mrs->lock);
 	mr = list_first_entry_or_null(&mrs->idle, struct ibr_mr, link);

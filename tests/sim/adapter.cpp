@@ -641,6 +641,7 @@ int sim_dma_map(const ib_device *device, scatterlist *sg, int count)
 {
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return 0;
+	sim_counts.mapped++;
 	if (!sim_config.dma_sync || ib_uses_virt_dma(device))
 		return count;
 	if (copies.contains(sg))
@@ -699,6 +700,7 @@ ib_mr *ib_alloc_mr(ib_pd *pd, ib_mr_type, u32)
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_mr *>(ERR_PTR(-ENOMEM));
 	auto *mr = new Mr;
+	sim_counts.regions++;
 	mr->device = pd->device;
 	if (!free_regions.empty() && sim_chance(stream, 700'000)) {
 		mr->rkey = free_regions.back();
@@ -734,6 +736,10 @@ int ib_map_mr_sg(ib_mr *base, scatterlist *sg, int entries, unsigned int *, unsi
 
 	if (sim_alloc_turn())
 		return -ENOMEM;
+	if (mr->valid)
+		sim_fail("adapter", "a region is made of other memory while it can be written");
+	mr->pieces.clear();
+	mr->length = 0;
 	for (int i = 0; i < entries; i++) {
 		const bool first = !i, last = i == entries - 1;
 		// What an adapter can take: pages, of which only the first and the last may be cut.

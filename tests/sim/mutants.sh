@@ -122,7 +122,7 @@ atomic-told | bytes | puts=300000 | atomic.c | s/\t\t\tif \(before\)\n\t\t\t\tme
 ask-memory | leak\|memory | puts=300000 | message.c | s/struct_size\(message, data, message->room\)/struct_size(message, data, message->length)/
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
-region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->ib && ib_dereg_mr\(mr->ib\)\)/if (false)/
+region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->posted && ib_dereg_mr\(mr->ib\)\)/if (false)/
 claim-stays | twice\|claim\|order\|memory\|Segmentation | claims=500000 modes=32 late=3000 | recv.c | s/\tmatch_message_remove\(&endpoint->match, &message->match\);\n\tendpoint->claimed/\tendpoint->claimed/
 claim-blind | claim | claims=700000 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &wanted\);/found = command->opcode == IBRELK_OP_CLAIM ? NULL : match_message_find(&endpoint->match, &wanted);/
 claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\(endpoint, message\);\n\t\}\n\tspin_unlock_bh\(&endpoint->lock\);\n\treturn message;/\t}\n\tspin_unlock_bh(&endpoint->lock);\n\treturn message;/

@@ -726,6 +726,25 @@ void regions()
 	scene.end();
 }
 
+// Where the processor has to be told of what adapters write, that is found out once: long messages are copied
+// then, and nothing is mapped, nor made anew, for each of them.
+void synced()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UC_RELIABLE, .bytes = 200'000, .depth = 1, .receives = 64});
+	const u64 mapped = sim_counts.mapped, regions = sim_counts.regions;
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) >= 50; });
+	if (scene.look(sender, receiver).copied + 1 < scene.received(sender))
+		sim_fail("synced", "of %llu messages %llu are counted as copied", scene.received(sender),
+			scene.look(sender, receiver).copied);
+	if (sim_counts.mapped != mapped + 1 || sim_counts.regions != regions)
+		sim_fail("synced", "%llu windows are mapped, and %llu regions made",
+			sim_counts.mapped - mapped, sim_counts.regions - regions);
+	scene.end();
+}
+
 // An adapter has no memory to map one payload of five. Each of these packets is lost, like one that is lost
 // on the way, and no queue pair, whose other packets are not concerned, nor a path of others.
 void payloads(u32 mode, u64 bytes, bool written)
@@ -983,6 +1002,8 @@ void regions_tests(std::vector<Test> &tests)
 	auto config = sim::config_usual();
 	config.memlock_kib = 1 << 20;
 	tests.push_back({"regions", config, regions});
+	config.dma_sync = 1;
+	tests.push_back({"synced", config, synced});
 }
 
 void payloads_tests(std::vector<Test> &tests)
