@@ -90,6 +90,31 @@ static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*f
 #define pin_user_pages(start, count, flags, pages)	pin_user_pages(start, count, flags, pages, NULL)
 #endif
 
+/* ---- what adapters write (mr.c) ---- */
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0) && defined(CONFIG_IOMMU_API) && !defined(CONFIG_SWIOTLB_DYNAMIC)
+#include <linux/dma-map-ops.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu.h>
+#include <linux/swiotlb.h>
+
+/*
+ * There it says so of all that goes through an IOMMU. What does need not be synchronized if the device is coherent, and
+ * the memory has no bounce buffer. (Where these may be anywhere, modules cannot tell.)
+ */
+static inline bool ibr_dma_need_sync(struct device *dev, dma_addr_t dma)
+{
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	phys_addr_t at;
+
+	if (!domain || !iommu_is_dma_domain(domain) || !dev_is_dma_coherent(dev))
+		return dma_need_sync(dev, dma);
+	at = iommu_iova_to_phys(domain, dma);
+	return !at || is_swiotlb_buffer(dev, at);
+}
+#define dma_need_sync(dev, dma)	ibr_dma_need_sync(dev, dma)
+#endif
+
 /* ---- KUnit (tests/kunit) ---- */
 
 /* Head of a function that generates the parameters of a test. */
