@@ -23,6 +23,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/wait.h>
 #include <ibrelk/uapi.h>
 
 #include "compat.h"
@@ -33,6 +34,7 @@
 #define IDLE_MS			5000	/* nor does what is idle */
 #define WALK_MAX		64	/* ranges in one go under the lock */
 #define PIN_PAGES		512	/* pages in one go, during which no interrupt may come */
+#define FLUSH_PAGES		1024	/* pages that a system call unpins, whoever has let go of them */
 #define CACHE_SHARE		2	/* the cache takes no more than this part of what a process may pin */
 
 static unsigned int pin_cache_mib = 64;
@@ -43,6 +45,8 @@ struct workqueue_struct *ibr_pins_queue;
 static struct kmem_cache *pins_cache;
 
 static DEFINE_PER_CPU(struct llist_head, dead_pins);	/* ranges to be unpinned */
+static LLIST_HEAD(dead_rest);				/* ... by the worker, or their own process */
+static DECLARE_WAIT_QUEUE_HEAD(pins_unpinned);		/* for who needs what others are unpinning */
 
 static void pins_flush_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(dead_work, pins_flush_work);
@@ -74,10 +78,23 @@ static void pins_free(struct ibr_pins *pins)
 {
 	pins_unpin(pins, pins->nr_pages, pins->write);
 	atomic64_sub(pins->nr_pages, &pins->space->mm->pinned_vm);
+	if (atomic_dec_and_test(&pins->space->dead) && wq_has_sleeper(&pins_unpinned))
+		wake_up_all(&pins_unpinned);
 	pins_destroy(pins);
 }
 
-static void pins_free_list(struct llist_head *list)
+/*
+ * Have a range unpinned later. Who finds the list empty sees to it that the work runs: it either is
+ * pending, and then empties the list after this, or is queued. llist_add() orders the two looks.
+ */
+static void pins_defer(struct ibr_pins *pins, struct llist_head *list)
+{
+	if (llist_add(&pins->dead, list) && !delayed_work_pending(&dead_work))
+		queue_delayed_work(ibr_pins_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
+}
+
+/* Unpin what is in a list of @mm, and so many pages of others; what is left is the worker's, as it may take seconds. */
+static void pins_free_list(struct llist_head *list, const struct mm_struct *mm, unsigned long pages)
 {
 	struct llist_node *dead;
 	struct ibr_pins *pins, *next;
@@ -86,27 +103,30 @@ static void pins_free_list(struct llist_head *list)
 		return;
 	dead = llist_del_all(list);
 	llist_for_each_entry_safe(pins, next, dead, dead) {
-		pins_free(pins);
+		bool own = pins->space->mm == mm;
+
+		if (own || pins->nr_pages <= pages) {
+			pages -= own ? 0 : pins->nr_pages;
+			pins_free(pins);
+		} else {
+			pins_defer(pins, &dead_rest);
+		}
 		cond_resched();
 	}
 }
 
-/*
- * Have a range unpinned later. Who finds the list empty sees to it that the work runs: it either is
- * pending, and then empties the list after this, or is queued. llist_add() orders the two looks.
- */
-static void pins_defer(struct ibr_pins *pins)
-{
-	if (llist_add(&pins->dead, raw_cpu_ptr(&dead_pins)) && !delayed_work_pending(&dead_work))
-		queue_delayed_work(ibr_pins_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
-}
-
-static void pins_flush_all(void)
+static void pins_flush(const struct mm_struct *mm, unsigned long pages)
 {
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		pins_free_list(per_cpu_ptr(&dead_pins, cpu));
+		pins_free_list(per_cpu_ptr(&dead_pins, cpu), mm, pages);
+	pins_free_list(&dead_rest, mm, pages);
+}
+
+static void pins_flush_all(void)
+{
+	pins_flush(NULL, ULONG_MAX);
 }
 
 static void pins_flush_work(struct work_struct *work)
@@ -117,7 +137,7 @@ static void pins_flush_work(struct work_struct *work)
 void ibr_pins_flush(void)
 {
 	/* It does no harm to be moved to another CPU: the list belongs to nobody. */
-	pins_free_list(raw_cpu_ptr(&dead_pins));
+	pins_free_list(raw_cpu_ptr(&dead_pins), NULL, FLUSH_PAGES);
 }
 
 /* ---- the cache: under space->lock ------------------------------------------------------------ */
@@ -144,7 +164,8 @@ static void pins_unidle(struct ibr_pins *pins)
 static void pins_forget(struct ibr_pins *pins)
 {
 	interval_tree_remove(&pins->range, pins_tree(pins));
-	pins_defer(pins);
+	atomic_inc(&pins->space->dead);
+	pins_defer(pins, raw_cpu_ptr(&dead_pins));
 }
 
 /* Let what was idle longest go until no more than so many pages are left. Return: it has not done all of it. */
@@ -572,6 +593,7 @@ static void space_trim(struct ibr_space *space, unsigned long pages)
 
 void ibr_space_close(struct ibr_space *space)
 {
+	const struct mm_struct *mm = space->mm;
 	bool last, cancelled;
 
 	spin_lock_bh(&space->lock);
@@ -587,7 +609,7 @@ void ibr_space_close(struct ibr_space *space)
 			ibr_space_put(space);
 	}
 	mmu_notifier_put(&space->notifier);
-	ibr_pins_flush();
+	pins_flush(mm, FLUSH_PAGES);
 }
 
 struct ibr_space *ibr_space_current(struct ibr_space *space)
@@ -631,11 +653,13 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 	/* What is in the way may be idle, or dead already. */
 	idle = READ_ONCE(space->idle_pages);
 	space_trim(space, idle > nr_pages ? idle - nr_pages : 0);
-	pins_flush_all();
+	pins_flush(space->mm, 0);
 	if (pins_try_charge(space, nr_pages, limit))
 		return true;
 	space_trim(space, 0);
-	pins_flush_all();
+	pins_flush(space->mm, 0);
+	/* What somebody is just unpinning is in no list, and still charged. */
+	wait_event_killable(pins_unpinned, !atomic_read(&space->dead));
 	return pins_try_charge(space, nr_pages, limit);
 }
 

@@ -32,6 +32,7 @@ struct page;
  *	uses
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
+ * @dead: ranges of it that are to be unpinned, or just are
  * @watched: has a notifier; without, nothing stays pinned
  * @exiting: start_boottime of a task that ends, and waits for who uses regions here; of the last one, if there are more
  * @exit_left: for how long it still does, jiffies
@@ -57,6 +58,7 @@ struct ibr_space {
 	struct ibr_user *user;
 	refcount_t refs;
 	struct work_struct free_work;
+	atomic_t dead;
 	bool watched;
 	u64 exiting;
 	long exit_left;
@@ -214,7 +216,7 @@ void ibr_pins_put_region(struct ibr_space *space, struct ibr_pins *pins);
  */
 bool ibr_pins_share(struct ibr_space *space, struct ibr_pins *pins);
 
-/** ibr_pins_flush() - unpin now what was put off on this CPU. Context: process */
+/** ibr_pins_flush() - unpin now what was put off on this CPU, unless it is much. Context: process */
 void ibr_pins_flush(void);
 
 int ibr_pins_init(void);

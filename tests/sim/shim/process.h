@@ -254,6 +254,7 @@ struct wait_queue_entry {
 };
 #endif
 
+#define DECLARE_WAIT_QUEUE_HEAD(wq)	wait_queue_head_t wq = { LIST_HEAD_INIT((wq).head) }
 #define init_waitqueue_head(wq)		INIT_LIST_HEAD(&(wq)->head)
 #define waitqueue_active(wq)		(!list_empty(&(wq)->head))
 #define wq_has_sleeper(wq)		waitqueue_active(wq)
