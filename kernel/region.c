@@ -265,7 +265,7 @@ static void region_abort_send(struct ibr_send *send)
 	ibr_send_put(send);
 }
 
-/* Peers cannot begin anything any more, and what they have begun is aborted. */
+/* Peers cannot begin anything any more, and what they have begun is aborted. Context: process, no locks */
 static void region_end(struct ibr_region *region)
 {
 	struct ibr_access *access;
@@ -289,6 +289,7 @@ static void region_end(struct ibr_region *region)
 		ibr_path_drive_locked(path);
 		spin_unlock_bh(&path->lock);
 		ibr_path_put(path);
+		cond_resched();
 
 		spin_lock_bh(&region->lock);
 	}
