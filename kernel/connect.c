@@ -692,6 +692,9 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 			ibr_qp_start(link->qp);
 		}
 	}
+	/* Packets have become shorter since the peer was told, and ibr_paths_break() may have come before it was up. */
+	if (link->packet_max > READ_ONCE(link->qp->port->mtu))
+		ibr_path_broken(path, link->qp, -EMSGSIZE);
 	link->state = LINK_UP;
 	if (link->passive) {
 		atomic_dec(&passive_count);
@@ -734,10 +737,9 @@ static int link_open(struct ibr_link *link)
 	port = ibr_port_find(id->device, id->port_num);
 	if (!port)
 		return -ENODEV;
-	link->packet_max = port->mtu;
+	link->packet_max = min_t(u32, READ_ONCE(port->mtu), IBR_PACKET_MAX);
 	if (id->route.path_rec)
-		link->packet_max = ib_mtu_enum_to_int(id->route.path_rec->mtu);
-	link->packet_max = min_t(u32, link->packet_max, IBR_PACKET_MAX);
+		link->packet_max = min_t(u32, link->packet_max, ib_mtu_enum_to_int(id->route.path_rec->mtu));
 	link->nonce = get_random_u64();
 	/* (A lane speaks of a life that has its token; if it is over, that is found out when the lane is up.) */
 	ret = link->cm->lane ? 0 : ibr_path_renew_token(path);

@@ -580,6 +580,22 @@ static void port_list(struct ibr_port *port, u32 entries, struct gid_list *list)
 	}
 }
 
+/*
+ * What is longer than a packet may be now is dropped by adapters and switches, and nobody is told; short ones, which
+ * probe, go on. So no path is left to what was agreed before, by either end. Those whose packets are short enough have
+ * maybe told their peer of longer ones. Context: refresh_lock held.
+ */
+static void port_set_mtu(struct ibr_port *port, u32 mtu)
+{
+	bool less = mtu < port->mtu;
+
+	spin_lock_bh(&devices_lock);
+	WRITE_ONCE(port->mtu, mtu);
+	spin_unlock_bh(&devices_lock);
+	if (less)
+		ibr_paths_break(port, -EMSGSIZE);
+}
+
 /* Look at a port anew. Returns whether that has to be tried again. Context: refresh_lock held. */
 static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 {
@@ -601,9 +617,7 @@ static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 	/* iWARP has no packets that matter to us: it moves a message of any length. */
 	if (port->layer == IBR_LINK_IWARP)
 		mtu = IBR_PACKET_MAX;
-	spin_lock_bh(&devices_lock);
-	port->mtu = mtu;
-	spin_unlock_bh(&devices_lock);
+	port_set_mtu(port, mtu);
 	port_list(port, attr.gid_tbl_len, list);
 
 	list_for_each_entry(addr, &port->addrs, link)

@@ -637,6 +637,21 @@ void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 	spin_unlock_bh(&path->lock);
 }
 
+void ibr_paths_break(const struct ibr_port *port, int error)
+{
+	struct ibr_path *path;
+
+	mutex_lock(&table_lock);
+	list_for_each_entry(path, &path_list, all) {
+		spin_lock_bh(&path->lock);
+		path->now = ktime_get_ns();
+		if (path->state == IBRELK_PATH_UP && path->qp && path->qp->port == port && !path->removed)
+			path_break(path, error);
+		spin_unlock_bh(&path->lock);
+	}
+	mutex_unlock(&table_lock);
+}
+
 /*
  * Nothing was heard for a while although something is owed: the queue pair may have gone deaf, or the
  * peer may have been restarted. A new handshake tells, and repairs both. Context: path->lock held.

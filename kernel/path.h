@@ -341,6 +341,14 @@ bool ibr_path_overdue(const struct ibr_path *path);
 void ibr_path_mourn(const struct ibr_path *path);
 /** ibr_path_suspect() - nothing was heard for IBR_DEAF_MS: look whether the peer is there. Context: path->lock held */
 void ibr_path_suspect(struct ibr_path *path);
+/**
+ * ibr_paths_break() - what paths have agreed with their peers does not hold any more: they have to do it anew
+ * @port: all that are up by a queue pair of this one
+ * @error: why, negative errno
+ *
+ * Context: process.
+ */
+void ibr_paths_break(const struct ibr_port *port, int error);
 /** ibr_paths_drop_endpoint() - end every incoming flow of an endpoint, and say so. Context: process */
 void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint);
 /** ibr_paths_dump() - fill up to @max entries. Return: how many paths exist. Context: process */

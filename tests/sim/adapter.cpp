@@ -429,7 +429,9 @@ void qp_next(u64 key)
 	const bool carries =
 		packet.written || (packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]));
 	auto fate = sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
-	if (request.stale)
+	// One that is too long for the port, or for that of the receiver, goes nowhere, and nobody is told.
+	if (request.stale ||
+		packet.bytes.size() > std::min(sim_mtu(packet.from_node), sim_mtu(packet.to_node)))
 		fate.arrivals.clear();
 	sim_counts.packets++;
 	if (fate.arrivals.empty())

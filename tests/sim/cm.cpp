@@ -209,11 +209,7 @@ void fill_route(Id *id, const u8 *remote_gid)
 	id->device = sim_device(id->node);
 	id->port_num = 1;
 	std::memcpy(id->path.dgid.raw, remote_gid, 16);
-	id->path.mtu = sim_config.mtu >= 4096 ? IB_MTU_4096
-		: sim_config.mtu >= 2048      ? IB_MTU_2048
-		: sim_config.mtu >= 1024      ? IB_MTU_1024
-		: sim_config.mtu >= 512       ? IB_MTU_512
-					      : IB_MTU_256;
+	id->path.mtu = sim_mtu_enum(id->node);
 }
 
 Id *make(rdma_cm_event_handler handler, void *context, ib_qp_type type, u32 node)

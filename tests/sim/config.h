@@ -102,7 +102,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(late_events, "events of completion queues that come late, ppm", 0)                                  \
 	X(late_events_us, "... by at most", 1000)                                                             \
 	X(dma_sync, "adapters work on copies of memory, which are moved when they are mapped and unmapped", 0) \
-	X(mtu_changes, "times that the packet size changes", 0)                                               \
+	X(mtu_changes, "times that the MTU of a node changes", 0)                                               \
 	X(restarts, "nodes that start anew", 0)                                                               \
 	X(twins, "times that another device of a node shows its address", 0)                                  \
 	X(pauses, "nodes that stand still", 0)                                                                \

@@ -28,6 +28,7 @@ struct node {
 	struct ib_gid_attr attr;
 	u8 instance[16];
 	u32 epoch;
+	u32 mtu;	/* 0: as the run begins */
 };
 
 static struct node nodes[SIM_NODES_MAX];
@@ -170,10 +171,34 @@ void sim_node_twin(u32 node)
 	client->remove(&twin, twin.client_data);
 }
 
+u32 sim_mtu(u32 node)
+{
+	return nodes[node].mtu ?: (u32)sim_config.mtu;
+}
+
+void sim_set_mtu(u32 node, u32 bytes)
+{
+	struct ib_event event = { .event = IB_EVENT_PORT_ACTIVE };
+	struct ib_event_handler *events = nodes[node].device.events;
+
+	sim_trace("node %u: packets of %u bytes", node, bytes);
+	nodes[node].mtu = bytes;
+	/* That of a network device would have all devices looked at, and those of other nodes on behalf of this one. */
+	if (events)
+		events->handler(events, &event);
+}
+
+enum ib_mtu sim_mtu_enum(u32 node)
+{
+	u32 mtu = sim_mtu(node);
+
+	return mtu >= 4096 ? IB_MTU_4096 : mtu >= 2048 ? IB_MTU_2048 : mtu >= 1024 ? IB_MTU_1024 :
+	       mtu >= 512 ? IB_MTU_512 : IB_MTU_256;
+}
+
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr)
 {
-	attr->active_mtu = sim_config.mtu >= 4096 ? IB_MTU_4096 : sim_config.mtu >= 2048 ? IB_MTU_2048 :
-			   sim_config.mtu >= 1024 ? IB_MTU_1024 : sim_config.mtu >= 512 ? IB_MTU_512 : IB_MTU_256;
+	attr->active_mtu = sim_mtu_enum(device->node);
 	attr->state = IB_PORT_ACTIVE;
 	attr->gid_tbl_len = 1;
 	return 0;

@@ -24,6 +24,9 @@ void sim_node_start(u32 node);
 void sim_node_stop(u32 node);
 /* Another device comes and goes, which shows the node's address but does not own it. Context: as above. */
 void sim_node_twin(u32 node);
+/* sim_mtu() - bytes of the longest packet that the node's port sends and takes. sim_set_mtu(): as an administrator */
+u32 sim_mtu(u32 node);
+void sim_set_mtu(u32 node, u32 bytes);
 void sim_set_linger(u32 ms);
 void sim_gid(u32 node, bool loop, u8 gid[16]);
 int sim_node_of_gid(const u8 *gid);

@@ -103,11 +103,19 @@ void jump(void *)
 	sim_jump(length);
 }
 
-// The next connection has packets of this size.
 void change_mtu(void *)
 {
 	if (sim_troubled)
-		sim_config.mtu = 256u << sim_below(stream, 5);
+		sim_set_mtu(sim_node(), 256u << sim_below(stream, 5));
+}
+
+u32 least_mtu()
+{
+	u32 least = sim_mtu(0);
+
+	for (u32 node = 1; node < sim_config.nodes; node++)
+		least = std::min(least, sim_mtu(node));
+	return least;
 }
 
 void close_one(void *)
@@ -286,7 +294,7 @@ void run(u64 seed)
 	const bool by_luck = 2 * sim_config.cm_delay_us > 1000 * sim_config.connect_timeout_ms ||
 		sim_config.cm_delay_us > 1000 * sim_config.peer_timeout_ms;
 	const u64 limit = (by_luck ? 20 : 1) * drain_limit_ns +
-		sim::apps.left() / (sim_config.mtu / 2) / round_pkts * 2 * sim_config.delay_ns;
+		sim::apps.left() / (least_mtu() / 2) / round_pkts * 2 * sim_config.delay_ns;
 	while (!sim::apps.done() || !all_up()) {
 		if (sim_now() > healed + limit)
 			sim_fail("progress", "still under way: %s", sim::apps.stuck().c_str());

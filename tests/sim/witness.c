@@ -122,6 +122,20 @@ bool __wrap_ibr_lane_up(struct ibr_path *path, const struct ibr_remote *remote, 
 	return up;
 }
 
+int __real_ibr_connect_start(struct ibr_path *path);
+int __wrap_ibr_connect_start(struct ibr_path *path);
+
+/* An endpoint that is closed drives all paths, those of other nodes too; each of these answers for itself. */
+int __wrap_ibr_connect_start(struct ibr_path *path)
+{
+	int ret;
+
+	sim_enter(SIM_WORK, sim_node_of_gid(path->key.local_gid), 0);
+	ret = __real_ibr_connect_start(path);
+	sim_leave();
+	return ret;
+}
+
 void __real_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
 void __wrap_ibr_path_receive(struct ibr_path *path, const void *packet, u32 length, const struct ibr_qp *qp, u16 share);
 

@@ -74,6 +74,7 @@ struct ib_device {
 	u32 phys_port_cnt;
 	u32 node;		/* the simulator's */
 	void *client_data;
+	struct ib_event_handler *events;
 };
 
 struct ib_event {
@@ -309,8 +310,8 @@ struct ib_port_attr {
 };
 
 #define INIT_IB_EVENT_HANDLER(h, ib, f)	((h)->device = (ib), (h)->handler = (f))
-#define ib_register_event_handler(h)	do { } while (0)
-#define ib_unregister_event_handler(h)	do { } while (0)
+#define ib_register_event_handler(h)	((h)->device->events = (h))
+#define ib_unregister_event_handler(h)	((h)->device->events = NULL)
 #define ib_set_client_data(ib, client, data)	((ib)->client_data = (data))
 #define rdma_start_port(ib)		1
 #define rdma_for_each_port(ib, num)	for (num = 1; num <= (ib)->phys_port_cnt; num++)
@@ -323,6 +324,7 @@ bool ib_uses_virt_dma(const struct ib_device *device);
 int rdma_query_gid(struct ib_device *device, u32 num, u32 index, union ib_gid *gid);
 int ib_register_client(struct ib_client *client);
 void ib_unregister_client(struct ib_client *client);
+enum ib_mtu sim_mtu_enum(u32 node);
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr);
 const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u32 index);
 int rdma_read_gid_l2_fields(const struct ib_gid_attr *attr, u16 *vlan, u8 *mac);
