@@ -753,7 +753,6 @@ static int link_open(struct ibr_link *link)
 			ret = -ENODEV;
 			goto out;
 		}
-		link->packet_max = min_t(u32, link->packet_max, qp->packet_max);
 		link->qp = qp;
 		goto out;
 	}

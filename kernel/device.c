@@ -549,7 +549,8 @@ static int port_open_ud(struct ibr_port *port)
 
 	if (port->ud || !(port->device->types & BIT(IB_QPT_UD)))
 		return 0;
-	qp = ibr_qp_create(port, NULL, IB_QPT_UD, min_t(u32, port->mtu, IBR_PACKET_MAX));
+	/* Whatever the MTU is now: it may be raised later. */
+	qp = ibr_qp_create(port, NULL, IB_QPT_UD, IBR_PACKET_MAX);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
 	ret = ibr_qp_open_ud(qp);

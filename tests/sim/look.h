@@ -40,6 +40,7 @@ extern "C" {
  * @queue: control frames and repeats that wait in the sender's path
  * @fixed: its window is fixed, and not by delay
  * @target_us: ... and if by delay, the one aimed at
+ * @packet_max: bytes of its longest packet
  */
 struct sim_look {
 	bool up;
@@ -61,6 +62,7 @@ struct sim_look {
 	u32 queue;
 	bool fixed;
 	u32 target_us;
+	u32 packet_max;
 };
 
 void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);

@@ -3,8 +3,8 @@
 // Streams of messages: several senders, each on a node of its own, and one receiver that all of them write
 // to. How they share what the receiver has to give, and long messages of one of them their path, what becomes
 // of them while a process stands still, or others on their path do their worst, how they are posted, what
-// becomes of memory that is not registered, or mapped, which congestion control they have, and where the
-// numbers of endpoints wrap around. Prints "N passed, N failed".
+// becomes of memory that is not registered, or mapped, which congestion control they have, how long their
+// packets are, and where the numbers of endpoints wrap around. Prints "N passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
 
@@ -876,6 +876,25 @@ void congestion(u32 mode, bool fixed, u32 target_us)
 	scene.end();
 }
 
+// ---- lengths of packets ---------------------------------------------------------------------------
+
+// The MTU is raised when the ports are in use already, as when a node boots: who connects later has its
+// packets.
+void raised(u32 mode)
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = mode, .bytes = 4096, .depth = 4});
+
+	for (u32 node = 0; node < 2; node++)
+		scene.as(SIM_ADMIN, node, [node] { sim_set_mtu(node, 4096); });
+	scene.run(100 * ms);
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	if (const u32 bytes = scene.look(sender, receiver).packet_max; bytes != 4096)
+		sim_fail("packets", "packets have at most %u bytes", bytes);
+	scene.end();
+}
+
 struct Test {
 	std::string name;
 	struct sim_config config;
@@ -1033,6 +1052,17 @@ void broken_tests(std::vector<Test> &tests)
 	tests.push_back({"broken-idle", sim::config_usual(), idle_broken});
 }
 
+void raised_tests(std::vector<Test> &tests)
+{
+	for (const Mode &mode : modes) {
+		auto config = sim::config_usual();
+		config.mtu = 1024;
+		tests.push_back({std::string("raised-") + mode.name, config, [=] {
+					 raised(mode.id);
+				 }});
+	}
+}
+
 void idle_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -1121,6 +1151,7 @@ int main(int argc, char **argv)
 	regions_tests(tests);
 	payloads_tests(tests);
 	broken_tests(tests);
+	raised_tests(tests);
 	idle_tests(tests);
 	numbers_tests(tests);
 	congestion_tests(tests);
