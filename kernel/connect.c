@@ -429,7 +429,7 @@ static void hello_of_link(struct wire_hello *hello, const struct ibr_link *link)
 		hello->echo = link->hello.nonce;
 	hello->token = cpu_to_le32(link->token);
 	if (link->qp->type == IB_QPT_UD)
-		hello->qpn = cpu_to_le32(link->qp->qp->qp_num);
+		hello->qpn = cpu_to_le32(READ_ONCE(link->qp->number));
 	hello->credits = cpu_to_le16(link->qp->credits);
 	hello->packet_max = cpu_to_le16(link->packet_max);
 }
@@ -788,7 +788,7 @@ static void conn_param_fill(struct rdma_conn_param *param, const struct ibr_link
 		.initiator_depth = rc,
 		.retry_count = RC_RETRIES,
 		.rnr_retry_count = RC_RETRIES,
-		.qp_num = link->qp->qp->qp_num,
+		.qp_num = READ_ONCE(link->qp->number),
 	};
 }
 

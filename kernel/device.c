@@ -594,7 +594,7 @@ static void port_set_mtu(struct ibr_port *port, u32 mtu)
 	WRITE_ONCE(port->mtu, mtu);
 	spin_unlock_bh(&devices_lock);
 	if (less)
-		ibr_paths_break(port, -EMSGSIZE);
+		ibr_paths_break(port, NULL, -EMSGSIZE);
 }
 
 /* Look at a port anew. Returns whether that has to be tried again. Context: refresh_lock held. */

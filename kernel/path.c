@@ -637,7 +637,7 @@ void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 	spin_unlock_bh(&path->lock);
 }
 
-void ibr_paths_break(const struct ibr_port *port, int error)
+void ibr_paths_break(const struct ibr_port *port, const struct ibr_qp *qp, int error)
 {
 	struct ibr_path *path;
 
@@ -645,7 +645,8 @@ void ibr_paths_break(const struct ibr_port *port, int error)
 	list_for_each_entry(path, &path_list, all) {
 		spin_lock_bh(&path->lock);
 		path->now = ktime_get_ns();
-		if (path->state == IBRELK_PATH_UP && path->qp && path->qp->port == port && !path->removed)
+		if (path->state == IBRELK_PATH_UP && path->qp && path->qp->port == port && (!qp || path->qp == qp) &&
+		    !path->removed)
 			path_break(path, error);
 		spin_unlock_bh(&path->lock);
 	}

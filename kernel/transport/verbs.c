@@ -225,9 +225,13 @@ static void qp_fail(struct ibr_qp *qp, int error)
 	qp_kick(qp);
 }
 
+/* A completion queue that has failed is never good again. */
 static void qp_cq_error(struct ib_event *event, void *context)
 {
-	qp_fail(context, -EIO);
+	struct ibr_qp *qp = context;
+
+	WRITE_ONCE(qp->spoilt, true);
+	qp_fail(qp, -EIO);
 }
 
 static void qp_event(struct ib_event *event, void *context)
@@ -1037,7 +1041,7 @@ static int qp_alloc_memory(struct ibr_qp *qp)
 			  DMA_FROM_DEVICE);
 }
 
-static int qp_create_cqs(struct ibr_qp *qp)
+static int qp_create_cqs(struct ibr_qp *qp, struct ib_cq **recv_cq, struct ib_cq **send_cq)
 {
 	struct ib_device *ib = qp->device->ib;
 	struct ib_cq_init_attr attr = {};
@@ -1045,14 +1049,14 @@ static int qp_create_cqs(struct ibr_qp *qp)
 	if (ib->num_comp_vectors)
 		attr.comp_vector = raw_smp_processor_id() % ib->num_comp_vectors;
 	attr.cqe = qp->recv_depth + 1;
-	qp->recv_cq = ib_create_cq(ib, qp_recv_event, qp_cq_error, qp, &attr);
-	if (IS_ERR(qp->recv_cq))
-		return PTR_ERR(qp->recv_cq);
+	*recv_cq = ib_create_cq(ib, qp_recv_event, qp_cq_error, qp, &attr);
+	if (IS_ERR(*recv_cq))
+		return PTR_ERR(*recv_cq);
 	attr.cqe = qp->send_depth + 1;
-	qp->send_cq = ib_create_cq(ib, qp_send_event, qp_cq_error, qp, &attr);
-	if (IS_ERR(qp->send_cq)) {
-		ib_destroy_cq(qp->recv_cq);
-		return PTR_ERR(qp->send_cq);
+	*send_cq = ib_create_cq(ib, qp_send_event, qp_cq_error, qp, &attr);
+	if (IS_ERR(*send_cq)) {
+		ib_destroy_cq(*recv_cq);
+		return PTR_ERR(*send_cq);
 	}
 	return 0;
 }
@@ -1102,7 +1106,7 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	qp->posted = IBR_COUNTERS_START;
 	qp->completed = IBR_COUNTERS_START;
 	qp->reapable = IBR_COUNTERS_START;
-	ret = qp_create_cqs(qp);
+	ret = qp_create_cqs(qp, &qp->recv_cq, &qp->send_cq);
 	if (ret)
 		goto err_memory;
 	if (path) {
@@ -1169,6 +1173,7 @@ int ibr_qp_open_cm(struct ibr_qp *qp, struct rdma_cm_id *id)
 	if (ret)
 		return ret;
 	qp->qp = id->qp;
+	WRITE_ONCE(qp->number, qp->qp->qp_num);
 	ret = qp_fill(qp);
 	if (ret)
 		return ret;
@@ -1214,6 +1219,7 @@ int ibr_qp_open_ud(struct ibr_qp *qp)
 	if (IS_ERR(ib_qp))
 		return PTR_ERR(ib_qp);
 	qp->qp = ib_qp;
+	WRITE_ONCE(qp->number, ib_qp->qp_num);
 	ret = qp_ready_ud(qp);
 	if (ret)
 		return ret;
@@ -1270,18 +1276,79 @@ static void qp_drop_starved(struct ibr_qp *qp)
 	spin_unlock_bh(&qp->lock);
 }
 
+/* Ready, if there is an event when something comes. Context: owner, closed. */
+static int qp_back_ud(struct ibr_qp *qp)
+{
+	int ret;
+
+	qp_drop_sends(qp);
+	/* Here, and not when it is given up: if it fails, so does the attempt. */
+	WRITE_ONCE(qp->armed, true);
+	ret = ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP);
+	return ret ?: qp_ready_ud(qp);
+}
+
+/* Under the same number, so that nobody else has to know. Context: owner, closed. */
+static int qp_reset_ud(struct ibr_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	int ret;
+
+	ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
+	attr.qp_state = IB_QPS_RESET;
+	ret = ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
+	while (ib_poll_cq(qp->recv_cq, ARRAY_SIZE(qp->recv_wc), qp->recv_wc) > 0)
+		;
+	return ret ?: qp_back_ud(qp);
+}
+
 /*
- * A datagram queue pair that has failed is brought back under the same number, so that nobody else
- * has to know. What was in its queues is lost, which the engines repair. Nobody else would ever bring
- * it back, so this goes on until it succeeds; what hinders it, such as a firmware that is being reset,
+ * Another one, with completion queues of its own, in the place of this one. The old ones stay until there are new ones,
+ * so that there are always some. Context: owner, closed.
+ */
+static int qp_replace_ud(struct ibr_qp *qp)
+{
+	struct ib_qp_init_attr attr;
+	struct ib_cq *recv_cq, *send_cq;
+	struct ib_qp *ib_qp;
+	int ret;
+
+	ret = qp_create_cqs(qp, &recv_cq, &send_cq);
+	if (ret)
+		return ret;
+	qp_init_attr(qp, &attr);
+	attr.recv_cq = recv_cq;
+	attr.send_cq = send_cq;
+	ib_qp = ib_create_qp(qp->device->pd, &attr);
+	if (IS_ERR(ib_qp)) {
+		ib_destroy_cq(send_cq);
+		ib_destroy_cq(recv_cq);
+		return PTR_ERR(ib_qp);
+	}
+	ib_destroy_qp(qp->qp);
+	qp_drop_sends(qp);
+	ib_destroy_cq(qp->send_cq);
+	ib_destroy_cq(qp->recv_cq);
+	qp->qp = ib_qp;
+	qp->send_cq = send_cq;
+	qp->recv_cq = recv_cq;
+	WRITE_ONCE(qp->spoilt, false);
+	WRITE_ONCE(qp->number, ib_qp->qp_num);
+	return qp_back_ud(qp);
+}
+
+/*
+ * A datagram queue pair that has failed is reset, or replaced by another one if its adapter cannot do that (irdma leaves
+ * it in error) or a completion queue has failed. What was in its queues is lost, which the engines repair. Nobody else
+ * would ever bring it back, so this goes on until it succeeds; what hinders it, such as a firmware that is being reset,
  * may last.
  */
 static void qp_rebuild_work(struct work_struct *work)
 {
 	struct ibr_qp *qp = container_of(to_delayed_work(work), struct ibr_qp, rebuild_work);
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	u32 number = qp->number;
 	unsigned int delay_ms;
-	int ret;
+	int ret = -EIO;
 
 	if (test_bit(IBR_QP_STOPPING, &qp->state))
 		return;
@@ -1290,27 +1357,24 @@ static void qp_rebuild_work(struct work_struct *work)
 				    dev_name(&qp->device->ib->dev), qp->port->num, qp->failed);
 	qp_own(qp);
 	qp_close(qp);
-	ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
-	attr.qp_state = IB_QPS_RESET;
-	ret = ib_modify_qp(qp->qp, &attr, IB_QP_STATE);
-	while (ib_poll_cq(qp->recv_cq, ARRAY_SIZE(qp->recv_wc), qp->recv_wc) > 0)
-		;
-	if (!ret) {
-		qp_drop_sends(qp);
-		/* Here, and not when it is given up: if it fails, so does the attempt. */
-		WRITE_ONCE(qp->armed, true);
-		ret = ib_req_notify_cq(qp->recv_cq, IB_CQ_NEXT_COMP);
-	}
-	if (!ret)
-		ret = qp_ready_ud(qp);
+	if (!READ_ONCE(qp->spoilt))
+		ret = qp_reset_ud(qp);
+	if (ret)
+		ret = qp_replace_ud(qp);
 	if (!ret) {
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);
+		/* A completion queue that has failed meanwhile says so only once. */
+		if (READ_ONCE(qp->spoilt))
+			qp_fail(qp, -EIO);
 		spin_lock_bh(&qp->lock);
 		qp->closed = false;
 		spin_unlock_bh(&qp->lock);
 	}
 	qp_give_up(qp);
+	/* Peers send to the old one, and are told when they are looked up anew. */
+	if (qp->number != number)
+		ibr_paths_break(qp->port, qp, -ECONNRESET);
 
 	if (!ret) {
 		if (qp->rebuilds)

@@ -188,6 +188,7 @@ struct ibr_recv_slot {
  * @recv_depth: buffers in the receive queue
  * @credits: data packets that a peer may have on their way to it, 1 to IBR_CREDIT_PKTS
  * @qp: in the device; NULL until it is open
+ * @number: of @qp, for those who do not own it; of datagrams it may change
  * @send_cq: completions of sends, under @lock
  * @recv_cq: completions of receives, the owner's
  * @token: what a packet must carry to count before the connection is confirmed; see @early
@@ -198,6 +199,7 @@ struct ibr_recv_slot {
  * @armed: the receive queue will raise an event
  * @live: packets go up; before, they are held. Never taken back
  * @failed: negative errno; sticky until rebuilt
+ * @spoilt: a completion queue has failed
  * @poll: the softirq
  * @rebuild_work: UD: brings one that has failed back
  * @reap_work: collects send completions that nobody else has come by for
@@ -252,6 +254,7 @@ struct ibr_qp {
 	u32 recv_depth;
 	u16 credits;			/* ... to here */
 	struct ib_qp *qp;
+	u32 number;
 	struct ib_cq *send_cq;
 	struct ib_cq *recv_cq;
 	u32 token;
@@ -263,6 +266,7 @@ struct ibr_qp {
 	bool armed;
 	bool live;
 	int failed;
+	bool spoilt;
 	struct irq_poll poll;
 	struct delayed_work rebuild_work;
 	struct delayed_work reap_work;

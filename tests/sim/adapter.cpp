@@ -22,6 +22,8 @@ struct ib_cq {
 	tasklet_struct poll; // of ib_alloc_cq()
 	u64 number;
 	u32 node;
+	void (*event)(ib_event *, void *) = nullptr;
+	bool failed = false;
 };
 
 struct ib_ah {
@@ -136,6 +138,8 @@ void later(u64 delay, u32 node, Function function);
 
 void cq_push(ib_cq *cq, const ib_wc &wc)
 {
+	if (cq->failed)
+		return;
 	if (cq->entries.size() >= cq->room)
 		sim_fail("adapter", "a completion queue of %u entries overruns", cq->room);
 	cq->entries.push_back(wc);
@@ -518,6 +522,25 @@ void adapter_break(ib_qp *base)
 	}
 }
 
+void adapter_break_cq()
+{
+	std::vector<Qp *> found;
+	for (const auto &[key, qp] : by_key)
+		if (qp->state == IB_QPS_RTS && qp->qp_type == IB_QPT_UD)
+			found.push_back(qp);
+	if (found.empty())
+		return;
+	const Qp *qp = found[sim_below(SIM_RANDOM_FAULT, found.size())];
+	ib_cq *cq = sim_chance(SIM_RANDOM_FAULT, 500'000) ? qp->send_cq : qp->recv_cq;
+	ib_event event{IB_EVENT_CQ_ERR};
+	sim_trace("the %s queue of queue pair %u of node %u fails", cq == qp->send_cq ? "send" : "receive",
+		qp->qp_num, qp->device->node);
+	cq->failed = true;
+	sim_enter(SIM_WIRE, qp->device->node, 0);
+	cq->event(&event, cq->context);
+	sim_leave();
+}
+
 std::size_t adapter_left()
 {
 	return by_key.size() + copies.size();
@@ -592,14 +615,14 @@ void ib_dealloc_pd(ib_pd *pd)
 	kfree(pd);
 }
 
-ib_cq *ib_create_cq(ib_device *device, void (*completed)(ib_cq *, void *), void (*)(ib_event *, void *),
+ib_cq *ib_create_cq(ib_device *device, void (*completed)(ib_cq *, void *), void (*event)(ib_event *, void *),
 	void *context, const ib_cq_init_attr *attr)
 {
 	sim_might_sleep("ib_create_cq");
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return static_cast<ib_cq *>(ERR_PTR(-ENOMEM));
 	const u64 number = next_queue++;
-	auto *cq = new ib_cq{completed, context, attr->cqe, false, {}, {}, number, device->node};
+	auto *cq = new ib_cq{completed, context, attr->cqe, false, {}, {}, number, device->node, event};
 	queues[number] = cq;
 	return cq;
 }
@@ -834,6 +857,9 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		if (attr->qp_state == IB_QPS_INIT)
 			return -EINVAL;
 	}
+	// As irdma: it says that it has.
+	if (sim_config.final_errors && qp->state == IB_QPS_ERR && attr->qp_state != IB_QPS_ERR)
+		return attr->qp_state == IB_QPS_RESET ? 0 : -EINVAL;
 	qp->state = attr->qp_state;
 	sim_trace("queue pair %u of node %u: state %d with %zu receives and %zu completions", qp->qp_num,
 		qp->device->node, qp->state, qp->recvs.size(), qp->recv_cq->entries.size());

@@ -25,6 +25,7 @@ ib_qp *adapter_pick(bool connections_only);
 void adapter_deafen(ib_qp *qp);
 void adapter_move(u32 node); // as if its LID or MAC address had changed
 void adapter_break(ib_qp *qp);
+void adapter_break_cq(); // some completion queue of datagrams
 std::size_t adapter_left();
 // From now on a node's adapter keeps what it has sent over connections and datagrams, and may read it again;
 // until it is told to let go.

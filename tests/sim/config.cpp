@@ -250,6 +250,12 @@ void draw_payloads(struct sim_config &c, bool calm)
 	c.map_errors = !calm && maybe(10) ? scaled(100, 200'000) : 0;
 }
 
+void draw_finality(struct sim_config &c, bool calm)
+{
+	c.final_errors = maybe(15);
+	c.cq_errors = !calm && maybe(8) ? between(1, 3) : 0;
+}
+
 void draw_puts(struct sim_config &c)
 {
 	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
@@ -297,6 +303,7 @@ struct sim_config config_draw(u64 seed)
 	draw_adapters(c, calm);
 	draw_moves(c, calm);
 	draw_payloads(c, calm);
+	draw_finality(c, calm);
 	return c;
 }
 
@@ -340,7 +347,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::alloc, &sim_config::pin, &sim_config::closes, &sim_config::cancels,
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
 		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops,
-		&sim_config::twins, &sim_config::late_events, &sim_config::moves, &sim_config::map_errors};
+		&sim_config::twins, &sim_config::late_events, &sim_config::moves, &sim_config::map_errors,
+		&sim_config::cq_errors};
 }
 
 // No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a

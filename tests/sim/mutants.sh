@@ -82,7 +82,7 @@ kick-lost | wake | wr_max=8 interrupt=500000 post_ns=3000 softirq_us=20 modes=2 
 blocked-for-good | wake | modes=96 messages=400 size_max=3000 big=0 nodes=2 endpoints=1 levels=15 app_us=100 batch=64 closes=8 eager_max=1500 delay_ns=20000000 faults_ms=200 restarts=0 | send.c | s/(waiting. \*\/\n)\tibr_outflow_wake\(flow\);/$1/
 deaf-unnoticed | progress\|silence\|status | wedges=4 modes=32 restarts=0 closes=0 alloc=0 peer_timeout_ms=30000 | path.c | s/IBR_DEAF_MS \* NSEC_PER_MSEC\)\n\t\tpath_break\(path, -ETIMEDOUT\);/IBR_DEAF_MS * NSEC_PER_MSEC)\n\t\tpath->look_at = path->now;/
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\)\)\n\t\tqp_fail\(qp, ret\);\n//
-arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\t\tWRITE_ONCE\(qp->armed, true\);\n\t\tret = ib_req_notify_cq.*?;\n//
+arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\tWRITE_ONCE\(qp->armed, true\);\n\tret = ib_req_notify_cq.*?;\n\treturn ret \?: /\treturn /
 mtu-untold | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 | device.c | s/\tif \(less\)\n\t\tibr_paths_break.*?;\n//
 mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(link->packet_max > READ_ONCE\(link->qp->port->mtu\)\)\n.*?;\n//
 unpaid-count | count | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/\tflow->unpaid--;\n//

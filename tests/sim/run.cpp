@@ -78,6 +78,12 @@ void qp_error(void *)
 		sim::adapter_break(qp);
 }
 
+void cq_error(void *)
+{
+	if (sim_troubled)
+		sim::adapter_break_cq();
+}
+
 void pause(void *)
 {
 	if (!sim_troubled)
@@ -270,6 +276,7 @@ void run(u64 seed)
 	schedule(sim_config.restarts, restart);
 	schedule(sim_config.twins, twin);
 	schedule(sim_config.moves, move);
+	schedule(sim_config.cq_errors, cq_error);
 	sim_after(1000, SIM_ADMIN, 0, check, nullptr);
 	sim_run(begin + sim_config.faults_ms * ms);
 
