@@ -477,6 +477,9 @@ static void qp_unmapped(struct ibr_qp *qp, struct ibr_send_slot *send)
 	slot_release(qp, send);
 	if (qp->type == IB_QPT_RC)
 		qp_fail(qp, -ENOMEM);
+	pr_warn_ratelimited("%s port %u: payloads cannot be mapped for DMA (IOMMU or swiotlb exhausted, see swiotlb=): they are %s\n",
+			    dev_name(&qp->device->ib->dev), qp->port->num,
+			    qp->type == IB_QPT_RC ? "sent by another connection" : "lost, and repeated");
 }
 
 void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)

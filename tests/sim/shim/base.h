@@ -198,6 +198,7 @@ static inline struct llist_node *llist_del_all(struct llist_head *head)
 #define pr_err(...)		do { } while (0)
 #define pr_warn(...)		do { } while (0)
 #define pr_err_ratelimited(...)	do { } while (0)
+#define pr_warn_ratelimited(...)	do { } while (0)
 #define pr_info_ratelimited(...)	do { } while (0)
 
 static inline void *memchr_inv(const void *start, int c, size_t bytes)
