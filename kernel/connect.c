@@ -498,7 +498,7 @@ static void addr_fill(struct sockaddr_storage *storage, const u8 *gid, enum ibr_
 	memset(storage, 0, sizeof(*storage));
 	if (layer == IBR_LINK_IB) {
 		ib->sib_family = AF_IB;
-		ib->sib_pkey = cpu_to_be16(0xffff);
+		ib->sib_pkey = cpu_to_be16(IB_DEFAULT_PKEY_FULL);
 		memcpy(&ib->sib_addr, gid, 16);
 		ib->sib_sid = cpu_to_be64((type == IB_QPT_UD ? RDMA_IB_IP_PS_UDP :
 							       RDMA_IB_IP_PS_TCP) | port);

@@ -25,6 +25,7 @@
 #include <linux/module.h>
 #include <linux/rculist.h>
 #include <linux/slab.h>
+#include <rdma/ib_cache.h>
 #include <rdma/rdma_cm.h>
 
 #include "../flow.h"
@@ -1189,12 +1190,15 @@ static int qp_ready_ud(struct ibr_qp *qp)
 {
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT,
-		.pkey_index = 0,
 		.port_num = qp->port->num,
 		.qkey = IBR_QKEY,
 	};
 	int ret;
 
+	/* On InfiniBand it may be anywhere; peers are called in that partition (connect.c). */
+	ret = ib_find_cached_pkey(qp->device->ib, qp->port->num, IB_DEFAULT_PKEY_FULL, &attr.pkey_index);
+	if (ret)
+		return ret;
 	ret = ib_modify_qp(qp->qp, &attr,
 			   IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
 	if (ret)

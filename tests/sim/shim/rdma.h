@@ -325,6 +325,8 @@ int rdma_query_gid(struct ib_device *device, u32 num, u32 index, union ib_gid *g
 int ib_register_client(struct ib_client *client);
 void ib_unregister_client(struct ib_client *client);
 enum ib_mtu sim_mtu_enum(u32 node);
+#define IB_DEFAULT_PKEY_FULL		0xffff
+#define ib_find_cached_pkey(ib, num, key, index)	(*(index) = 0)
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr);
 const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u32 index);
 int rdma_read_gid_l2_fields(const struct ib_gid_attr *attr, u16 *vlan, u8 *mac);
