@@ -259,8 +259,13 @@ TEST(rel_ack_handle, selective_far_above_the_floor)
 		side.send();
 	}
 	side.now += 100 * us;
-	side.take(side.peer_ack(n, {70, 110})); // n + 71 and n + 111
+	side.take(side.peer_ack(n, {20, 70, 110})); // n + 21, which is late, n + 71 and n + 111
 	EXPECT_EQ(side.acked, (std::vector<uintptr_t>{72, 112}));
+	for (u32 i : {80, 90})
+		rel_loss_declare(&side.conn, n + i, REL_LOST_RACK);
+	side.acked.clear();
+	side.take(side.peer_ack(n, {79, 99})); // n + 80, which is late, and n + 100
+	EXPECT_EQ(side.acked, (std::vector<uintptr_t>{101}));
 }
 
 TEST(rel_ack_handle, every_distance_between_ack_and_floor)

@@ -709,6 +709,16 @@ TEST(rel_loss_handle_answer, more_credit_is_no_answer)
 	EXPECT_EQ(side.next_timeout(), next) << "the time-out";
 }
 
+// That it is the answer is no worse known than of any other.
+TEST(rel_loss_handle_answer, an_ack_that_cannot_be_is_no_late_one)
+{
+	Asked side;
+
+	side.take(side.granted(side.n + 3, 2));
+	EXPECT_EQ(side.conn.stats.nonsense, 1u);
+	EXPECT_EQ(side.lost.size(), 2u);
+}
+
 TEST(rel_loss_handle_answer, what_is_acknowledged_and_what_rack_has_to_judge_is_not_lost)
 {
 	Asked side;

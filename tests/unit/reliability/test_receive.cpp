@@ -335,6 +335,9 @@ TEST(rel_commit, unreliable_older_than_is_remembered)
 	EXPECT_EQ(side.take(packet(n + 1)), REL_DUPLICATE) << "129 - 1 = 128 before the newest";
 	EXPECT_EQ(side.take(packet(n + 2)), REL_NEW);
 	EXPECT_EQ(side.conn.stats.unreliable_missing, 127u);
+	const wire_header old = packet(n + 1);
+	rel_commit(&side.conn, &old, side.now);
+	EXPECT_EQ(side.conn.stats.unreliable_missing, 127u) << "nor is that remembered";
 }
 
 TEST(rel_commit, unreliable_beyond_the_credit_that_was_granted)
