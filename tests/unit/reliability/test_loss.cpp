@@ -931,19 +931,26 @@ TEST(rel_loss_handle_rto, sending_on_does_not_put_it_off)
 	}
 }
 
+// A side with five packets in flight, the last one a tail probe, that has heard nothing, and has asked.
+struct Silent : Warm {
+	Silent()
+	{
+		wire_header header{};
+
+		send_many(5);
+		run_timeout();
+		send();
+		run_timeout();
+		EXPECT_EQ(lost, (Losses{{5, REL_LOST_PROBE}})) << "nobody has said that anything is lost";
+		EXPECT_TRUE(poll(header));
+		EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
+		EXPECT_FALSE(can_send()) << "into the void";
+	}
+};
+
 TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 {
-	Warm side;
-	wire_header header{};
-
-	side.send_many(5);
-	side.run_timeout();
-	side.send();
-	side.run_timeout();
-	EXPECT_EQ(side.lost, (Losses{{5, REL_LOST_PROBE}})) << "nobody has said that anything is lost";
-	ASSERT_TRUE(side.poll(header));
-	EXPECT_EQ(header.type, WIRE_PACKET_PROBE);
-	EXPECT_FALSE(side.can_send()) << "into the void";
+	Silent side;
 
 	// The link is there again, and nothing had come.
 	side.now += 100 * us;
@@ -962,14 +969,7 @@ TEST(rel_loss_handle_rto, asks_and_gives_up_what_the_answer_does_not_know)
 // knows nothing of what came with it.
 TEST(rel_loss_handle_rto, what_left_before_the_probe_came_is_no_answer)
 {
-	Warm side;
-	wire_header header{};
-
-	side.send_many(5);
-	side.run_timeout();
-	side.send();
-	side.run_timeout();
-	ASSERT_TRUE(side.poll(header));
+	Silent side;
 	const u64 due = side.next_timeout();
 
 	for (u32 i = 0; i < 20; i++) {
