@@ -615,6 +615,9 @@ static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 		return true;
 	}
 	mtu = ib_mtu_enum_to_int(attr.active_mtu);
+	/* Some adapters tell none while the link is down: what it was, or the least that there is. */
+	if ((int)mtu <= 0)
+		mtu = port->mtu ?: IBR_PACKET_MIN;
 	/* iWARP has no packets that matter to us: it moves a message of any length. */
 	if (port->layer == IBR_LINK_IWARP)
 		mtu = IBR_PACKET_MAX;

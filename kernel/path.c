@@ -331,6 +331,8 @@ void ibr_path_want(struct ibr_path *path)
 		/* As long as there was nothing to send, nobody has missed the peer. */
 		if (path->broken_since)
 			path->broken_since = ktime_get_ns();
+		if (path->established)
+			rel_debt_begin(&path->rel, ktime_get_ns());
 	}
 	queue_delayed_work(ibr_wq, &path->connect_work, 0);
 }

@@ -95,3 +95,8 @@ u64 rel_debt_ns(const struct rel_conn *conn, u64 now)
 
 	return conn_waits(conn) && now > since ? now - since : 0;
 }
+
+void rel_debt_begin(struct rel_conn *conn, u64 now)
+{
+	conn->owed_ns = conn_waits(conn) ? now : 0;
+}

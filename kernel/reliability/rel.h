@@ -377,6 +377,16 @@ u64 rel_silence_ns(const struct rel_conn *conn, u64 now);
  */
 u64 rel_debt_ns(const struct rel_conn *conn, u64 now);
 
+/**
+ * rel_debt_begin() - whatever the peer owes, it owes from now on
+ * @conn: connection
+ * @now: time
+ *
+ * For an owner that has not tried to reach the peer for a while, as there was nothing to say: until now nobody has
+ * missed it.
+ */
+void rel_debt_begin(struct rel_conn *conn, u64 now);
+
 #include "conn.h"
 
 #endif /* REL_H */

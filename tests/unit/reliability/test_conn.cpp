@@ -218,6 +218,23 @@ TEST(rel_debt_ns, begins_when_something_waits)
 	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 7 * ms), 7 * ms);
 }
 
+TEST(rel_debt_begin, forgets_what_was_owed_before)
+{
+	Side side;
+
+	side.send();
+	side.now += 5000 * ms;
+	rel_debt_begin(&side.conn, side.now);
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 3 * ms), 3 * ms);
+	side.now += 4 * ms;
+	rel_conn_requeue(&side.conn, side.now);
+	rel_debt_begin(&side.conn, side.now);
+	side.now += 6 * ms;
+	side.send();
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now + 2 * ms), 2 * ms)
+		<< "nothing was waiting: since it is sent";
+}
+
 TEST(rel_debt_ns, of_credits_and_questions)
 {
 	rel_config config = config_usual();
