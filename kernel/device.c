@@ -14,7 +14,8 @@
  * queue pair can be made on it; (2) the listeners go, which waits for requests being handled, so
  * that no peer can make a new path; (3) ibr_paths_remove_port() takes every path's connection down
  * and waits; (4) the datagram queue pairs go, and with them the last address handles in use; (5)
- * the reference count says that nothing is left; (6) memory regions and protection domain go.
+ * nothing is registered any more, and the reference count says that nothing is left; (6) memory
+ * regions and protection domain go.
  *
  * Module exit: the chardev is gone first (no descriptor is open), then ibr_device_exit() does the
  * above for each device, then ibr_path_exit() and the workqueue.
@@ -856,6 +857,7 @@ static void ibr_remove(struct ib_device *ib, void *data)
 	}
 
 	/* (5) */
+	ibr_mrs_stop(device->mrs);
 	ibr_device_put(device);
 	wait_for_completion(&device->idle);
 

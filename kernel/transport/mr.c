@@ -43,6 +43,7 @@ static struct workqueue_struct *mr_queue;
  * @context: likewise
  * @mapped: @sg is
  * @posted: the key may have become known to the adapter, and is not used again
+ * @waiting: bit 0: it is being registered, and opened() not called yet
  * @closing: @work is to end it, not to begin it
  * @work: what may sleep
  */
@@ -61,6 +62,7 @@ struct ibr_mr {
 	void *context;
 	bool mapped;
 	bool posted;
+	unsigned long waiting;
 	bool closing;
 	struct delayed_work work;
 };
@@ -72,8 +74,8 @@ struct ibr_mr {
  * @qp: registers; NULL: it could not be made. Under @post_lock
  * @count: regions; immutable
  * @post_lock: nothing is posted to @qp while it is made anew
- * @state: bit MRS_FAILED: nothing is registered until @qp is made anew; MRS_SYNCED: nor ever, since the processor has to
- *	be told of what the device writes
+ * @state: bit MRS_FAILED: nothing is registered until @qp is made anew; MRS_SYNCED: nor ever, since the processor has
+ *	to be told of what the device writes; MRS_STOPPED: nor ever, since the device is being removed
  * @rebuild_work: does that, and tries again if the adapter refuses
  * @tries: ... how often; its own
  * @lock: softirq-safe, a leaf; covers what follows
@@ -96,6 +98,7 @@ struct ibr_mrs {
 
 #define MRS_FAILED	0
 #define MRS_SYNCED	1
+#define MRS_STOPPED	2
 #define MRS_RETRY_MS	1000	/* before the queue pair is to be made once more, doubled each time */
 #define MRS_RETRY_MAX	6u	/* ... so often */
 
@@ -203,6 +206,20 @@ static int mrs_make_qp(struct ibr_mrs *mrs)
 	return ret;
 }
 
+/* Whatever is under way comes back with an error; if the adapter refuses that, it may still be done. */
+static int mrs_drain(struct ibr_mrs *mrs)
+{
+	struct ib_qp_attr attr = {};
+	int ret;
+
+	if (!mrs->qp)
+		return 0;
+	ret = mrs_modify(mrs, &attr, IB_QPS_ERR, 0);
+	if (!ret)
+		ib_drain_sq(mrs->qp);
+	return ret;
+}
+
 static void mrs_rebuild_work(struct work_struct *work)
 {
 	struct ibr_mrs *mrs = container_of(to_delayed_work(work), struct ibr_mrs, rebuild_work);
@@ -210,16 +227,20 @@ static void mrs_rebuild_work(struct work_struct *work)
 	int ret;
 
 	mutex_lock(&mrs->post_lock);
-	/* Whatever was under way comes back with an error first. */
-	if (mrs->qp)
-		ib_drain_sq(mrs->qp);
-	mrs_destroy_qp(mrs);
-	ret = mrs_make_qp(mrs);
+	if (test_bit(MRS_STOPPED, &mrs->state)) {
+		mutex_unlock(&mrs->post_lock);
+		return;
+	}
+	ret = mrs_drain(mrs);
+	if (!ret) {
+		mrs_destroy_qp(mrs);
+		ret = mrs_make_qp(mrs);
+	}
 	if (!ret)
 		clear_bit(MRS_FAILED, &mrs->state);
 	mutex_unlock(&mrs->post_lock);
 	if (ret) {
-		/* There may be no address yet, or no memory just now. */
+		/* There may be no address yet, no memory just now, or a firmware that does not answer. */
 		queue_delayed_work(mr_queue, &mrs->rebuild_work,
 				   msecs_to_jiffies(MRS_RETRY_MS << min(mrs->tries, MRS_RETRY_MAX)));
 		if (!mrs->tries++)
@@ -239,16 +260,23 @@ static void mrs_fail(struct ibr_mrs *mrs)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+/* Once, by the completion or ibr_mrs_stop(). */
+static void mr_opened(struct ibr_mr *mr, int error)
+{
+	if (test_and_clear_bit(0, &mr->waiting))
+		mr->ops->opened(mr->context, error);
+}
+
 static void mr_registered(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct ibr_mr *mr = container_of(wc->wr_cqe, struct ibr_mr, cqe);
 
 	if (unlikely(wc->status != IB_WC_SUCCESS)) {
 		mrs_fail(mr->mrs);
-		mr->ops->opened(mr->context, -EIO);
+		mr_opened(mr, -EIO);
 		return;
 	}
-	mr->ops->opened(mr->context, 0);
+	mr_opened(mr, 0);
 }
 
 /* With a key that nobody has had. */
@@ -321,8 +349,12 @@ static int mr_register(struct ibr_mr *mr)
 	mr->wr.key = mr->ib->rkey;
 	mr->wr.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE;
 	mutex_lock(&mrs->post_lock);
-	if (!test_bit(MRS_FAILED, &mrs->state))
+	if (!test_bit(MRS_FAILED, &mrs->state)) {
+		set_bit(0, &mr->waiting);
 		ret = ib_post_send(mrs->qp, &mr->wr.wr, &bad);
+		if (ret)
+			clear_bit(0, &mr->waiting);
+	}
 	mr->posted = !ret;
 	mutex_unlock(&mrs->post_lock);
 	return ret;
@@ -453,6 +485,23 @@ static int mrs_make_regions(struct ibr_mrs *mrs)
 		mr_give_back(mr);
 	}
 	return 0;
+}
+
+void ibr_mrs_stop(struct ibr_mrs *mrs)
+{
+	u32 i;
+
+	if (!mrs)
+		return;
+	mutex_lock(&mrs->post_lock);
+	set_bit(MRS_STOPPED, &mrs->state);
+	set_bit(MRS_FAILED, &mrs->state);
+	mrs_drain(mrs);
+	mrs_destroy_qp(mrs);
+	mutex_unlock(&mrs->post_lock);
+	/* If it could not be drained, nobody else tells those that wait. */
+	for (i = 0; i < mrs->count; i++)
+		mr_opened(&mrs->mr[i], -EIO);
 }
 
 void ibr_mrs_destroy(struct ibr_mrs *mrs)

@@ -53,6 +53,8 @@ void ibr_mr_close(struct ibr_mr *mr);
 
 /** ibr_mrs_create() - for a device that is taken up. Return: NULL: it cannot register memory so. Context: process */
 struct ibr_mrs *ibr_mrs_create(struct ibr_device *device);
+/** ibr_mrs_stop() - the device goes: who waits for a region is told so; NULL is fine. Context: process */
+void ibr_mrs_stop(struct ibr_mrs *mrs);
 /** ibr_mrs_destroy() - nobody uses any region; NULL is fine. Context: process */
 void ibr_mrs_destroy(struct ibr_mrs *mrs);
 

@@ -223,6 +223,13 @@ void qp_error(Qp *qp)
 	qp_flush(qp);
 }
 
+// An adapter whose firmware does not answer.
+bool stuck()
+{
+	return sim_troubled && sim_config.stuck_errors &&
+		sim_chance(SIM_RANDOM_FAULT, sim_config.stuck_errors);
+}
+
 // Writes to memory that was registered for it. Return: there is any.
 bool write(const Packet &packet)
 {
@@ -406,7 +413,10 @@ void qp_next(u64 key)
 		qp->sends.pop_front();
 		if (sim_troubled && sim_chance(stream, sim_config.reg_errors)) {
 			send_done(qp, done, IB_WC_GENERAL_ERR);
-			qp_error(qp);
+			if (stuck())
+				qp->state = IB_QPS_ERR;
+			else
+				qp_error(qp);
 			return;
 		}
 		done.registered->valid = true;
@@ -711,7 +721,10 @@ void ib_drain_sq(ib_qp *base)
 	sim_might_sleep("ib_drain_sq");
 	if (qp->state == IB_QPS_RESET)
 		sim_fail("adapter", "a queue pair that is in RESET is drained");
-	if (qp->state != IB_QPS_ERR)
+	// The true one warns of it, and does not wait.
+	if (stuck())
+		return;
+	if (qp->state != IB_QPS_ERR || !qp->sends.empty())
 		qp_error(qp);
 	while (!qp->send_cq->entries.empty())
 		if (!sim_run_one())
@@ -843,6 +856,8 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		return -ENOMEM;
 	if (attr->qp_state != IB_QPS_RESET && attr->qp_state != IB_QPS_ERR && sim_troubled &&
 		!sim_alloc_calm && sim_chance(SIM_RANDOM_FAULT, sim_config.rebuild_errors))
+		return -EIO;
+	if (attr->qp_state == IB_QPS_ERR && stuck())
 		return -EIO;
 	// Whom it sends to on Ethernet it has to be told: nobody in the kernel looks that up.
 	static constexpr u8 nobody[6] = {};

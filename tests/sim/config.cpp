@@ -256,6 +256,11 @@ void draw_finality(struct sim_config &c, bool calm)
 	c.cq_errors = !calm && maybe(8) ? between(1, 3) : 0;
 }
 
+void draw_stuck(struct sim_config &c, bool calm)
+{
+	c.stuck_errors = !calm && maybe(8) ? scaled(10'000, 1'000'000) : 0;
+}
+
 void draw_puts(struct sim_config &c)
 {
 	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
@@ -304,6 +309,7 @@ struct sim_config config_draw(u64 seed)
 	draw_moves(c, calm);
 	draw_payloads(c, calm);
 	draw_finality(c, calm);
+	draw_stuck(c, calm);
 	return c;
 }
 
@@ -348,7 +354,7 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
 		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops,
 		&sim_config::twins, &sim_config::late_events, &sim_config::moves, &sim_config::map_errors,
-		&sim_config::cq_errors};
+		&sim_config::cq_errors, &sim_config::stuck_errors};
 }
 
 // No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a

@@ -159,7 +159,9 @@ chain-none | chains | streams chains-ud-64 | transport/verbs.c | s/(\tqp_chain\(
 flood-blocks | beside | behind flood-uc | message.c | s/\tmessage = message_alloc\(flow, le16_to_cpu\(frame->payload_len\)\);/\tmessage = flow->headers_waiting > 900 ? NULL : message_alloc(flow, le16_to_cpu(frame->payload_len));/
 flood-drains | drain | behind flood-ud | flow.c | s/return (flow->announced - flow->headers_waiting \+ flow->headers);/return min($1, IBR_COUNTERS_START + 1100);/
 regions-uncounted | regions | streams regions | rendezvous.c | s/\t\tpath->counters.windows_copied\+\+;\n//g
-regions-more | leak | streams regions | transport/mr.c | s/\tmrs_destroy_qp\(mrs\);\n\tret = mrs_make_qp/\tret = mrs_make_qp/
+regions-more | leak | streams regions | transport/mr.c | s/\t\tmrs_destroy_qp\(mrs\);\n\t\tret = mrs_make_qp/\t\tret = mrs_make_qp/
+regions-untold | progress | streams regions-stuck-removed | device.c | s/\tibr_mrs_stop\(device->mrs\);\n//
+regions-taken | streams | streams regions-stuck | transport/mr.c | s/(\tib_drain_sq\(mrs->qp\);\n\treturn) ret;/$1 0;/
 regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
 idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//
 idle-grows | idle | streams idle-ud | path.c | s/kzalloc\(sizeof\(\*path\), GFP_KERNEL_ACCOUNT\)/kzalloc(sizeof(*path) + 64 * path_count, GFP_KERNEL_ACCOUNT)/

@@ -726,6 +726,41 @@ void regions()
 	scene.end();
 }
 
+// One registration fails, and for a while the adapter does not give those back that were asked for behind it:
+// they may still be done, so nobody takes their queue pair away. What was announced arrives when it does; and
+// if the adapter is taken away before, nothing is left of them.
+void regions_stuck(bool removed)
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UC_RELIABLE, .bytes = 200'000, .depth = 16, .receives = 1 << 20});
+
+	scene.sends = 1ull << sender;
+	scene.until("some are written, and several registered at once", second, [&] {
+		const auto seen = scene.look(sender, receiver);
+		return seen.written > 100 && seen.opening > 2;
+	});
+	sim_config.reg_errors = sim_config.stuck_errors = 1'000'000;
+	sim_troubled = true;
+	scene.run(10 * second, nullptr, 10 * ms);
+	if (!scene.look(sender, receiver).opening)
+		sim_fail("regions", "no registration waits");
+	if (removed) {
+		scene.as(SIM_ADMIN, receiver, [] { sim_node_stop(receiver); });
+		scene.as(SIM_ADMIN, receiver, [] { sim_node_start(receiver); });
+	}
+	sim_troubled = false;
+	if (!removed) {
+		const u64 written = scene.look(sender, receiver).written;
+		scene.sends = 0;
+		scene.until(
+			"all arrive", 100 * second, [&] { return scene.received(sender) == scene.sent(); });
+		scene.sends = 1ull << sender;
+		scene.until("they are written again", second,
+			[&] { return scene.look(sender, receiver).written > written + 100; });
+	}
+	scene.end();
+}
+
 // Where the processor has to be told of what adapters write, that is found out once: long messages are copied
 // then, and nothing is mapped, nor made anew, for each of them.
 void synced()
@@ -1021,6 +1056,14 @@ void regions_tests(std::vector<Test> &tests)
 	auto config = sim::config_usual();
 	config.memlock_kib = 1 << 20;
 	tests.push_back({"regions", config, regions});
+	auto slow = config;
+	slow.post_ns = 50'000; // to register takes a while
+	tests.push_back({"regions-stuck", slow, [] {
+				 regions_stuck(false);
+			 }});
+	tests.push_back({"regions-stuck-removed", slow, [] {
+				 regions_stuck(true);
+			 }});
 	config.dma_sync = 1;
 	tests.push_back({"synced", config, synced});
 }
