@@ -1311,7 +1311,7 @@ static int qp_reset_ud(struct ibr_qp *qp)
 
 /*
  * Another one, with completion queues of its own, in the place of this one. The old ones stay until there are new ones,
- * so that there are always some. Context: owner, closed.
+ * so that there are always some, and if the adapter does not take the old one away. Context: owner, closed.
  */
 static int qp_replace_ud(struct ibr_qp *qp)
 {
@@ -1328,11 +1328,14 @@ static int qp_replace_ud(struct ibr_qp *qp)
 	attr.send_cq = send_cq;
 	ib_qp = ib_create_qp(qp->device->pd, &attr);
 	if (IS_ERR(ib_qp)) {
-		ib_destroy_cq(send_cq);
-		ib_destroy_cq(recv_cq);
-		return PTR_ERR(ib_qp);
+		ret = PTR_ERR(ib_qp);
+		goto err_cqs;
 	}
-	ib_destroy_qp(qp->qp);
+	ret = ib_destroy_qp(qp->qp);
+	if (ret) {
+		ib_destroy_qp(ib_qp);
+		goto err_cqs;
+	}
 	qp_drop_sends(qp);
 	ib_destroy_cq(qp->send_cq);
 	ib_destroy_cq(qp->recv_cq);
@@ -1342,6 +1345,11 @@ static int qp_replace_ud(struct ibr_qp *qp)
 	WRITE_ONCE(qp->spoilt, false);
 	WRITE_ONCE(qp->number, ib_qp->qp_num);
 	return qp_back_ud(qp);
+
+err_cqs:
+	ib_destroy_cq(send_cq);
+	ib_destroy_cq(recv_cq);
+	return ret;
 }
 
 /*

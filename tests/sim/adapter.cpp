@@ -509,6 +509,14 @@ ib_qp *adapter_pick(bool connections_only)
 	return found.empty() ? nullptr : found[sim_below(SIM_RANDOM_FAULT, found.size())];
 }
 
+ib_qp *adapter_datagrams(u32 node)
+{
+	for (const auto &[key, qp] : by_key)
+		if (qp->device->node == node && qp->qp_type == IB_QPT_UD)
+			return qp;
+	return nullptr;
+}
+
 void adapter_deafen(ib_qp *qp)
 {
 	sim_trace("queue pair %u of node %u goes deaf", qp->qp_num, qp->device->node);
@@ -892,15 +900,28 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 	return 0;
 }
 
-void ib_destroy_qp(ib_qp *base)
+// The one that is to take the place of another one, or null.
+static Qp *successor(const Qp *old)
+{
+	for (const auto &[key, qp] : by_key)
+		if (qp->qp_type == IB_QPT_UD && qp->context == old->context && key > old->key)
+			return qp;
+	return nullptr;
+}
+
+int ib_destroy_qp(ib_qp *base)
 {
 	Qp *qp = of(base);
 
 	sim_might_sleep("ib_destroy_qp");
+	if (sim_troubled && sim_config.destroy_errors && successor(qp) &&
+		sim_chance(SIM_RANDOM_FAULT, sim_config.destroy_errors))
+		return -EIO;
 	by_key.erase(qp->key);
 	by_number.erase({qp->device->node, qp->qp_num});
 	free_numbers[qp->device->node].push_back(qp->qp_num);
 	delete qp;
+	return 0;
 }
 
 int ib_post_send(ib_qp *base, const ib_send_wr *wr, const ib_send_wr **bad)

@@ -22,6 +22,7 @@ void adapter_connect(ib_qp *qp, u32 node, u32 remote_qp);
 
 // Some queue pair of a connection (or any) of a running node, or null.
 ib_qp *adapter_pick(bool connections_only);
+ib_qp *adapter_datagrams(u32 node); // the queue pair of datagrams of a running node
 void adapter_deafen(ib_qp *qp);
 void adapter_move(u32 node); // as if its LID or MAC address had changed
 void adapter_break(ib_qp *qp);

@@ -836,6 +836,29 @@ void idle_broken()
 	scene.end();
 }
 
+// ---- queue pairs of datagrams that have failed --------------------------------------------------------
+
+// An adapter can only be given another one, and does not take the old one away for a while.
+void datagrams_kept()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+	const std::size_t queue_pairs = sim::adapter_left();
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	sim_config.destroy_errors = 1'000'000;
+	sim_troubled = true;
+	sim::adapter_break(sim::adapter_datagrams(receiver));
+	scene.run(2 * second);
+	if (sim::adapter_left() != queue_pairs)
+		sim_fail("datagrams", "%zu queue pairs, and %zu before", sim::adapter_left(), queue_pairs);
+	sim_troubled = false;
+	const u64 before = scene.received(sender);
+	scene.until("more arrive", 20 * second, [&] { return scene.received(sender) > before + 10; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1095,6 +1118,13 @@ void broken_tests(std::vector<Test> &tests)
 	tests.push_back({"broken-idle", sim::config_usual(), idle_broken});
 }
 
+void datagrams_tests(std::vector<Test> &tests)
+{
+	auto config = sim::config_usual();
+	config.final_errors = 1;
+	tests.push_back({"datagrams-kept", config, datagrams_kept});
+}
+
 void raised_tests(std::vector<Test> &tests)
 {
 	for (const Mode &mode : modes) {
@@ -1194,6 +1224,7 @@ int main(int argc, char **argv)
 	regions_tests(tests);
 	payloads_tests(tests);
 	broken_tests(tests);
+	datagrams_tests(tests);
 	raised_tests(tests);
 	idle_tests(tests);
 	numbers_tests(tests);

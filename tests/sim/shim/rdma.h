@@ -226,7 +226,7 @@ int ib_poll_cq(struct ib_cq *cq, int count, struct ib_wc *wc);
 int ib_req_notify_cq(struct ib_cq *cq, int flags);
 struct ib_qp *ib_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr);
 int ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask);
-void ib_destroy_qp(struct ib_qp *qp);
+int ib_destroy_qp(struct ib_qp *qp);
 int ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 int ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
 struct ib_ah *rdma_create_ah(struct ib_pd *pd, struct rdma_ah_attr *attr, int flags);
