@@ -1343,7 +1343,6 @@ static int qp_replace_ud(struct ibr_qp *qp)
 	qp->send_cq = send_cq;
 	qp->recv_cq = recv_cq;
 	WRITE_ONCE(qp->spoilt, false);
-	WRITE_ONCE(qp->number, ib_qp->qp_num);
 	return qp_back_ud(qp);
 
 err_cqs:
@@ -1361,8 +1360,8 @@ err_cqs:
 static void qp_rebuild_work(struct work_struct *work)
 {
 	struct ibr_qp *qp = container_of(to_delayed_work(work), struct ibr_qp, rebuild_work);
-	u32 number = qp->number;
 	unsigned int delay_ms;
+	bool moved = false;
 	int ret = -EIO;
 
 	if (test_bit(IBR_QP_STOPPING, &qp->state))
@@ -1377,6 +1376,9 @@ static void qp_rebuild_work(struct work_struct *work)
 	if (ret)
 		ret = qp_replace_ud(qp);
 	if (!ret) {
+		/* What peers were told last, however many there were meanwhile that did not get ready. */
+		moved = qp->number != qp->qp->qp_num;
+		WRITE_ONCE(qp->number, qp->qp->qp_num);
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);
 		/* A completion queue that has failed meanwhile says so only once. */
@@ -1388,7 +1390,7 @@ static void qp_rebuild_work(struct work_struct *work)
 	}
 	qp_give_up(qp);
 	/* Peers send to the old one, and are told when they are looked up anew. */
-	if (qp->number != number)
+	if (moved)
 		ibr_paths_break(qp->port, qp, -ECONNRESET);
 
 	if (!ret) {

@@ -188,7 +188,7 @@ struct ibr_recv_slot {
  * @recv_depth: buffers in the receive queue
  * @credits: data packets that a peer may have on their way to it, 1 to IBR_CREDIT_PKTS
  * @qp: in the device; NULL until it is open
- * @number: of @qp, for those who do not own it; of datagrams it may change
+ * @number: of @qp, for those who do not own it; of datagrams, of the last one that was ready
  * @send_cq: completions of sends, under @lock
  * @recv_cq: completions of receives, the owner's
  * @token: what a packet must carry to count before the connection is confirmed; see @early

@@ -162,6 +162,8 @@ regions-uncounted | regions | streams regions | rendezvous.c | s/\t\tpath->count
 regions-more | leak | streams regions | transport/mr.c | s/\t\tmrs_destroy_qp\(mrs\);\n\t\tret = mrs_make_qp/\t\tret = mrs_make_qp/
 regions-untold | progress | streams regions-stuck-removed | device.c | s/\tibr_mrs_stop\(device->mrs\);\n//
 regions-taken | streams | streams regions-stuck | transport/mr.c | s/(\tib_drain_sq\(mrs->qp\);\n\treturn) ret;/$1 0;/
+datagrams-early | datagrams | streams datagrams-unready | transport/verbs.c | s/\tif \(moved\)\n/\tif (moved || ret)\n/
+datagrams-two | datagrams | streams datagrams-kept | transport/verbs.c | s/\tif \(ret\) \{\n\t\tib_destroy_qp\(ib_qp\);\n\t\tgoto err_cqs;\n\t\}\n//
 regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
 idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//
 idle-grows | idle | streams idle-ud | path.c | s/kzalloc\(sizeof\(\*path\), GFP_KERNEL_ACCOUNT\)/kzalloc(sizeof(*path) + 64 * path_count, GFP_KERNEL_ACCOUNT)/

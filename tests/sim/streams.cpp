@@ -859,6 +859,31 @@ void datagrams_kept()
 	scene.end();
 }
 
+// An adapter can only be given another one, and that does not get ready for a while. As long as nobody can be
+// told of one that is ready, paths stay as they are; then they are made anew.
+void datagrams_unready()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	scene.sends = 0;
+	scene.run(second);
+	sim_config.rebuild_errors = 1'000'000;
+	sim_troubled = true;
+	sim::adapter_break(sim::adapter_datagrams(sender));
+	scene.run(2 * second);
+	if (!scene.look(sender, receiver).up)
+		sim_fail("datagrams", "the path is broken before there is another queue pair");
+	sim_troubled = false;
+	scene.until("the path is made anew", 20 * second, [&] { return !scene.look(sender, receiver).up; });
+	const u64 before = scene.received(sender);
+	scene.sends = 1ull << sender;
+	scene.until("more arrive", second, [&] { return scene.received(sender) > before + 10; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1123,6 +1148,7 @@ void datagrams_tests(std::vector<Test> &tests)
 	auto config = sim::config_usual();
 	config.final_errors = 1;
 	tests.push_back({"datagrams-kept", config, datagrams_kept});
+	tests.push_back({"datagrams-unready", config, datagrams_unready});
 }
 
 void raised_tests(std::vector<Test> &tests)
