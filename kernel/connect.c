@@ -130,6 +130,7 @@ struct ibr_link {
 	struct wire_hello hello;	/* passive: the peer's */
 	u64 nonce;
 	u32 token;			/* ours, as we have told the peer */
+	u32 number;			/* of our queue pair, likewise */
 	u16 packet_max;			/* what we can take */
 	struct ibr_remote remote;
 };
@@ -429,7 +430,7 @@ static void hello_of_link(struct wire_hello *hello, const struct ibr_link *link)
 		hello->echo = link->hello.nonce;
 	hello->token = cpu_to_le32(link->token);
 	if (link->qp->type == IB_QPT_UD)
-		hello->qpn = cpu_to_le32(READ_ONCE(link->qp->number));
+		hello->qpn = cpu_to_le32(link->number);
 	hello->credits = cpu_to_le16(link->qp->credits);
 	hello->packet_max = cpu_to_le16(link->packet_max);
 }
@@ -692,9 +693,14 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 			ibr_qp_start(link->qp);
 		}
 	}
-	/* Packets have become shorter since the peer was told, and ibr_paths_break() may have come before it was up. */
+	/*
+	 * Packets have become shorter since the peer was told, or the queue pair of datagrams is another one; and
+	 * ibr_paths_break() may have come before it was up.
+	 */
 	if (link->packet_max > READ_ONCE(link->qp->port->mtu))
 		ibr_path_broken(path, link->qp, -EMSGSIZE);
+	else if (link->number != READ_ONCE(link->qp->number))
+		ibr_path_broken(path, link->qp, -ECONNRESET);
 	link->state = LINK_UP;
 	if (link->passive) {
 		atomic_dec(&passive_count);
@@ -771,6 +777,8 @@ static int link_open(struct ibr_link *link)
 	}
 	ret = ibr_qp_open_cm(qp, id);
 out:
+	if (!ret)
+		link->number = READ_ONCE(link->qp->number);
 	ibr_port_put(port);
 	return ret;
 }
@@ -788,7 +796,7 @@ static void conn_param_fill(struct rdma_conn_param *param, const struct ibr_link
 		.initiator_depth = rc,
 		.retry_count = RC_RETRIES,
 		.rnr_retry_count = RC_RETRIES,
-		.qp_num = READ_ONCE(link->qp->number),
+		.qp_num = link->number,
 	};
 }
 

@@ -84,7 +84,7 @@ deaf-unnoticed | progress\|silence\|status | wedges=4 modes=32 restarts=0 closes
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\)\)\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\tWRITE_ONCE\(qp->armed, true\);\n\tret = ib_req_notify_cq.*?;\n\treturn ret \?: /\treturn /
 mtu-untold | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 | device.c | s/\tif \(less\)\n\t\tibr_paths_break.*?;\n//
-mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(link->packet_max > READ_ONCE\(link->qp->port->mtu\)\)\n.*?;\n//
+mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(link->packet_max > READ_ONCE\(link->qp->port->mtu\)\)\n.*?;\n\telse //
 unpaid-count | count | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/\tflow->unpaid--;\n//
 unpaid-bound | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/if \(flow->unpaid < flow->unpaid_max [|][|] cost/if (flow->unpaid <= flow->unpaid_max || cost/
 unpaid-step | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | drive.c | s/: max\(flow->unpaid_max, IBR_UNPAID_STEP\)/: 2 * flow->unpaid_max + 1/
@@ -163,6 +163,7 @@ regions-more | leak | streams regions | transport/mr.c | s/\t\tmrs_destroy_qp\(m
 regions-untold | progress | streams regions-stuck-removed | device.c | s/\tibr_mrs_stop\(device->mrs\);\n//
 regions-taken | streams | streams regions-stuck | transport/mr.c | s/(\tib_drain_sq\(mrs->qp\);\n\treturn) ret;/$1 0;/
 datagrams-early | datagrams | streams datagrams-unready | transport/verbs.c | s/\tif \(moved\)\n/\tif (moved || ret)\n/
+datagrams-number | streams | streams datagrams-told | connect.c | s/\telse if \(link->number != READ_ONCE\(link->qp->number\)\)\n.*?;\n//
 datagrams-two | datagrams | streams datagrams-kept | transport/verbs.c | s/\tif \(ret\) \{\n\t\tib_destroy_qp\(ib_qp\);\n\t\tgoto err_cqs;\n\t\}\n//
 regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
 idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//

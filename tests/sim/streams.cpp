@@ -884,6 +884,22 @@ void datagrams_unready()
 	scene.end();
 }
 
+// One is replaced when the peer was told of the old one, and its answer is still on its way.
+void datagrams_told()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	scene.until("the peer knows", second, [&] { return scene.look(receiver, sender).up; });
+	if (scene.look(sender, receiver).up)
+		sim_fail("datagrams", "its answer is there");
+	sim::adapter_break(sim::adapter_datagrams(sender));
+	// Before silence would tell.
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1149,6 +1165,8 @@ void datagrams_tests(std::vector<Test> &tests)
 	config.final_errors = 1;
 	tests.push_back({"datagrams-kept", config, datagrams_kept});
 	tests.push_back({"datagrams-unready", config, datagrams_unready});
+	config.cm_delay_us = 30'000;
+	tests.push_back({"datagrams-told", config, datagrams_told});
 }
 
 void raised_tests(std::vector<Test> &tests)
