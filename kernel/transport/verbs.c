@@ -44,8 +44,8 @@
 #define RECV_DEPTH		(IBR_CREDIT_PKTS + IBR_CREDIT_PKTS / 2 + 16)
 #define RECV_SLACK		64	/* bytes of a receive buffer behind the longest packet */
 #define REAP_MS			10
-#define REBUILD_MS		100	/* until the second attempt; doubled each time ... */
-#define REBUILD_MAX_MS		10000	/* ... up to this */
+#define REBUILD_MS		100u	/* until the second attempt; doubled each time ... */
+#define REBUILD_MAX_MS		10000u	/* ... up to this, for which one that is back has to last */
 #define TOUCHED_MAX		16
 #define SHARE_PERIOD		(HZ / 10)	/* those who have sent so recently share the receive queue */
 #define SHARE_MIN		1u
@@ -860,6 +860,15 @@ static void qp_poll_sends(struct ibr_qp *qp, struct touched *touched)
 		touched_add(touched, qp->path);
 }
 
+/* One that fails soon after it is back is given more and more time. Context: owner. */
+static void qp_rebuild(struct ibr_qp *qp)
+{
+	if (get_jiffies_64() - qp->rebuilt_at > msecs_to_jiffies(REBUILD_MAX_MS))
+		qp->pause_ms = 0;
+	queue_delayed_work(ibr_wq, &qp->rebuild_work, msecs_to_jiffies(qp->pause_ms));
+	qp->pause_ms = clamp(2 * qp->pause_ms, REBUILD_MS, REBUILD_MAX_MS);
+}
+
 /* The queue pair has failed; say so once. Context: owner. */
 static void qp_report(struct ibr_qp *qp)
 {
@@ -871,7 +880,7 @@ static void qp_report(struct ibr_qp *qp)
 	qp->reported = true;
 	if (!path) {
 		if (!test_bit(IBR_QP_STOPPING, &qp->state))
-			queue_delayed_work(ibr_wq, &qp->rebuild_work, 0);
+			qp_rebuild(qp);
 		return;
 	}
 	spin_lock(&path->lock);
@@ -1379,6 +1388,7 @@ static void qp_rebuild_work(struct work_struct *work)
 		/* What peers were told last, however many there were meanwhile that did not get ready. */
 		moved = qp->number != qp->qp->qp_num;
 		WRITE_ONCE(qp->number, qp->qp->qp_num);
+		qp->rebuilt_at = get_jiffies_64();
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);
 		/* A completion queue that has failed meanwhile says so only once. */

@@ -210,6 +210,8 @@ struct ibr_recv_slot {
  * @held_count: how many
  * @early_called: @early was called; connect.c looks at it without being the owner
  * @reported: it was said that the queue pair has failed
+ * @rebuilt_at: UD: when it was brought back, jiffies (64 bits)
+ * @pause_ms: ... until it is brought back next time, if it fails soon
  * @period: number of the period in which @senders are counted
  * @period_end: jiffies (64 bits)
  * @senders: UD: paths that have sent something in this period
@@ -279,6 +281,8 @@ struct ibr_qp {
 	u32 held_count;
 	bool early_called;
 	bool reported;
+	u64 rebuilt_at;
+	unsigned int pause_ms;
 	u32 period;
 	u64 period_end;
 	u32 senders;

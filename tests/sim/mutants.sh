@@ -164,6 +164,8 @@ regions-untold | progress | streams regions-stuck-removed | device.c | s/\tibr_m
 regions-taken | streams | streams regions-stuck | transport/mr.c | s/(\tib_drain_sq\(mrs->qp\);\n\treturn) ret;/$1 0;/
 datagrams-early | datagrams | streams datagrams-unready | transport/verbs.c | s/\tif \(moved\)\n/\tif (moved || ret)\n/
 datagrams-number | streams | streams datagrams-told | connect.c | s/\telse if \(link->number != READ_ONCE\(link->qp->number\)\)\n.*?;\n//
+datagrams-often | datagrams | streams datagrams-again | transport/verbs.c | s/qp->pause_ms = clamp\(.*?;/;/
+datagrams-slow | streams | streams datagrams-again | transport/verbs.c | s/\t\tqp->pause_ms = 0;\n/\t\t;\n/
 datagrams-two | datagrams | streams datagrams-kept | transport/verbs.c | s/\tif \(ret\) \{\n\t\tib_destroy_qp\(ib_qp\);\n\t\tgoto err_cqs;\n\t\}\n//
 regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
 idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//

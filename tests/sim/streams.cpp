@@ -900,6 +900,37 @@ void datagrams_told()
 	scene.end();
 }
 
+// One fails again whenever it is back: less and less often. One that has lasted is brought back at once.
+void datagrams_again()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+	const u64 resets = sim_counts.resets;
+	u64 broken = ~0ull;
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	scene.run(
+		5 * second,
+		[&] {
+			if (broken != sim_counts.resets)
+				sim::adapter_break(sim::adapter_datagrams(receiver));
+			broken = sim_counts.resets;
+		},
+		ms);
+	std::fprintf(stderr, "brought back %llu times\n", sim_counts.resets - resets);
+	if (sim_counts.resets - resets > 10)
+		sim_fail("datagrams", "brought back %llu times", sim_counts.resets - resets);
+	const u64 before = scene.received(sender);
+	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
+	scene.sends = 0;
+	scene.run(11 * second, nullptr, 100 * ms);
+	broken = sim_counts.resets;
+	sim::adapter_break(sim::adapter_datagrams(receiver));
+	scene.until("it is back", 10 * ms, [&] { return sim_counts.resets != broken; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1162,6 +1193,7 @@ void broken_tests(std::vector<Test> &tests)
 void datagrams_tests(std::vector<Test> &tests)
 {
 	auto config = sim::config_usual();
+	tests.push_back({"datagrams-again", config, datagrams_again});
 	config.final_errors = 1;
 	tests.push_back({"datagrams-kept", config, datagrams_kept});
 	tests.push_back({"datagrams-unready", config, datagrams_unready});
