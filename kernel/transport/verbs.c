@@ -232,6 +232,7 @@ static void qp_cq_error(struct ib_event *event, void *context)
 	struct ibr_qp *qp = context;
 
 	WRITE_ONCE(qp->spoilt, true);
+	smp_mb(); /* pairs with the one in qp_rebuild_work() */
 	qp_fail(qp, -EIO);
 }
 
@@ -1325,13 +1326,16 @@ static int qp_reset_ud(struct ibr_qp *qp)
 static int qp_replace_ud(struct ibr_qp *qp)
 {
 	struct ib_qp_init_attr attr;
+	bool spoilt = READ_ONCE(qp->spoilt);
 	struct ib_cq *recv_cq, *send_cq;
 	struct ib_qp *ib_qp;
 	int ret;
 
+	/* Before there are new ones, which may fail at once. */
+	WRITE_ONCE(qp->spoilt, false);
 	ret = qp_create_cqs(qp, &recv_cq, &send_cq);
 	if (ret)
-		return ret;
+		goto err_spoilt;
 	qp_init_attr(qp, &attr);
 	attr.recv_cq = recv_cq;
 	attr.send_cq = send_cq;
@@ -1351,12 +1355,14 @@ static int qp_replace_ud(struct ibr_qp *qp)
 	qp->qp = ib_qp;
 	qp->send_cq = send_cq;
 	qp->recv_cq = recv_cq;
-	WRITE_ONCE(qp->spoilt, false);
 	return qp_back_ud(qp);
 
 err_cqs:
 	ib_destroy_cq(send_cq);
 	ib_destroy_cq(recv_cq);
+err_spoilt:
+	if (spoilt)
+		WRITE_ONCE(qp->spoilt, true);
 	return ret;
 }
 
@@ -1391,6 +1397,7 @@ static void qp_rebuild_work(struct work_struct *work)
 		qp->rebuilt_at = get_jiffies_64();
 		qp->reported = false;
 		WRITE_ONCE(qp->failed, 0);
+		smp_mb(); /* pairs with the one in qp_cq_error() */
 		/* A completion queue that has failed meanwhile says so only once. */
 		if (READ_ONCE(qp->spoilt))
 			qp_fail(qp, -EIO);

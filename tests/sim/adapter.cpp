@@ -230,6 +230,17 @@ bool stuck()
 		sim_chance(SIM_RANDOM_FAULT, sim_config.stuck_errors);
 }
 
+void break_cq(const Qp *qp, ib_cq *cq)
+{
+	ib_event event{IB_EVENT_CQ_ERR};
+	sim_trace("the %s queue of queue pair %u of node %u fails", cq == qp->send_cq ? "send" : "receive",
+		qp->qp_num, qp->device->node);
+	cq->failed = true;
+	sim_enter(SIM_WIRE, qp->device->node, 0);
+	cq->event(&event, cq->context);
+	sim_leave();
+}
+
 // Writes to memory that was registered for it. Return: there is any.
 bool write(const Packet &packet)
 {
@@ -549,14 +560,7 @@ void adapter_break_cq()
 	if (found.empty())
 		return;
 	const Qp *qp = found[sim_below(SIM_RANDOM_FAULT, found.size())];
-	ib_cq *cq = sim_chance(SIM_RANDOM_FAULT, 500'000) ? qp->send_cq : qp->recv_cq;
-	ib_event event{IB_EVENT_CQ_ERR};
-	sim_trace("the %s queue of queue pair %u of node %u fails", cq == qp->send_cq ? "send" : "receive",
-		qp->qp_num, qp->device->node);
-	cq->failed = true;
-	sim_enter(SIM_WIRE, qp->device->node, 0);
-	cq->event(&event, cq->context);
-	sim_leave();
+	break_cq(qp, sim_chance(SIM_RANDOM_FAULT, 500'000) ? qp->send_cq : qp->recv_cq);
 }
 
 std::size_t adapter_left()
@@ -914,8 +918,10 @@ int ib_destroy_qp(ib_qp *base)
 	Qp *qp = of(base);
 
 	sim_might_sleep("ib_destroy_qp");
-	if (sim_troubled && sim_config.destroy_errors && successor(qp) &&
-		sim_chance(SIM_RANDOM_FAULT, sim_config.destroy_errors))
+	const Qp *next = successor(qp);
+	if (sim_troubled && next && sim_chance(SIM_RANDOM_FAULT, sim_config.fresh_cq_errors))
+		break_cq(next, next->recv_cq);
+	if (sim_troubled && next && sim_chance(SIM_RANDOM_FAULT, sim_config.destroy_errors))
 		return -EIO;
 	by_key.erase(qp->key);
 	by_number.erase({qp->device->node, qp->qp_num});

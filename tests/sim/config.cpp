@@ -260,6 +260,7 @@ void draw_stuck(struct sim_config &c, bool calm)
 {
 	c.stuck_errors = !calm && maybe(8) ? scaled(10'000, 1'000'000) : 0;
 	c.destroy_errors = !calm && maybe(8) ? scaled(100'000, 1'000'000) : 0;
+	c.fresh_cq_errors = !calm && maybe(8) ? scaled(100'000, 1'000'000) : 0;
 }
 
 void draw_puts(struct sim_config &c)
@@ -355,7 +356,8 @@ std::vector<u64 sim_config::*> config_faults()
 		&sim_config::slow_memory, &sim_config::rush, &sim_config::rebuild_errors,
 		&sim_config::arm_errors, &sim_config::reg_errors, &sim_config::unmap, &sim_config::stops,
 		&sim_config::twins, &sim_config::late_events, &sim_config::moves, &sim_config::map_errors,
-		&sim_config::cq_errors, &sim_config::stuck_errors, &sim_config::destroy_errors};
+		&sim_config::cq_errors, &sim_config::stuck_errors, &sim_config::destroy_errors,
+		&sim_config::fresh_cq_errors};
 }
 
 // No fault but those of processes, no queue that is too short for all of them, and whatever takes time, to a

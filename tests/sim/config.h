@@ -97,6 +97,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(rebuild_errors, "steps of bringing a datagram queue pair back that an adapter refuses, ppm", 0)     \
 	X(final_errors, "adapters cannot take a queue pair that has failed back", 0)                          \
 	X(cq_errors, "completion queues of datagrams that fail", 0)                                           \
+	X(fresh_cq_errors, "... of those that are about to take the place of others, ppm", 0)                 \
 	X(destroy_errors, "queue pairs of datagrams that an adapter does not take away for another one, ppm", 0) \
 	X(stuck_errors, "queue pairs that an adapter refuses to flush, and does not by itself, ppm", 0)       \
 	X(arm_errors, "completion queues that an adapter does not arm, ppm", 0)                                \

@@ -931,6 +931,24 @@ void datagrams_again()
 	scene.end();
 }
 
+// One is replaced, and a completion queue of the new one fails before it is ready.
+void datagrams_spoilt()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	sim_config.fresh_cq_errors = 1'000'000;
+	sim_troubled = true;
+	sim::adapter_break(sim::adapter_datagrams(receiver));
+	scene.run(50 * ms);
+	sim_troubled = false;
+	const u64 before = scene.received(sender);
+	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1197,6 +1215,7 @@ void datagrams_tests(std::vector<Test> &tests)
 	config.final_errors = 1;
 	tests.push_back({"datagrams-kept", config, datagrams_kept});
 	tests.push_back({"datagrams-unready", config, datagrams_unready});
+	tests.push_back({"datagrams-spoilt", config, datagrams_spoilt});
 	config.cm_delay_us = 30'000;
 	tests.push_back({"datagrams-told", config, datagrams_told});
 }
