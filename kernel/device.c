@@ -623,6 +623,8 @@ static bool port_refresh(struct ibr_port *port, struct gid_list *list)
 	if (port->layer == IBR_LINK_IWARP)
 		mtu = IBR_PACKET_MAX;
 	port_set_mtu(port, mtu);
+	if (port->ud)
+		ibr_qp_check_pkey(port->ud);
 	port_list(port, attr.gid_tbl_len, list);
 
 	list_for_each_entry(addr, &port->addrs, link)
@@ -700,6 +702,7 @@ static void device_event(struct ib_event_handler *handler, struct ib_event *even
 	case IB_EVENT_PORT_ERR:
 	case IB_EVENT_GID_CHANGE:
 	case IB_EVENT_LID_CHANGE:
+	case IB_EVENT_PKEY_CHANGE:
 	case IB_EVENT_CLIENT_REREGISTER:
 	case IB_EVENT_DEVICE_FATAL:
 		queue_delayed_work(ibr_wq, &device->refresh_work, msecs_to_jiffies(SETTLE_MS));

@@ -1195,6 +1195,12 @@ int ibr_qp_open_cm(struct ibr_qp *qp, struct rdma_cm_id *id)
 	return 0;
 }
 
+/* On InfiniBand it may be anywhere; peers are called in that partition (connect.c). */
+static int qp_find_pkey(struct ibr_qp *qp, u16 *index)
+{
+	return ib_find_cached_pkey(qp->device->ib, qp->port->num, IB_DEFAULT_PKEY_FULL, index);
+}
+
 /* From RESET to RTS, with receives posted. Context: owner. */
 static int qp_ready_ud(struct ibr_qp *qp)
 {
@@ -1202,13 +1208,10 @@ static int qp_ready_ud(struct ibr_qp *qp)
 		.qp_state = IB_QPS_INIT,
 		.port_num = qp->port->num,
 		.qkey = IBR_QKEY,
+		.pkey_index = qp->pkey_index,
 	};
 	int ret;
 
-	/* On InfiniBand it may be anywhere; peers are called in that partition (connect.c). */
-	ret = ib_find_cached_pkey(qp->device->ib, qp->port->num, IB_DEFAULT_PKEY_FULL, &attr.pkey_index);
-	if (ret)
-		return ret;
 	ret = ib_modify_qp(qp->qp, &attr,
 			   IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
 	if (ret)
@@ -1231,6 +1234,9 @@ int ibr_qp_open_ud(struct ibr_qp *qp)
 	struct ib_qp *ib_qp;
 	int ret;
 
+	ret = qp_find_pkey(qp, &qp->pkey_index);
+	if (ret)
+		return ret;
 	qp_init_attr(qp, &attr);
 	ib_qp = ib_create_qp(qp->device->pd, &attr);
 	if (IS_ERR(ib_qp))
@@ -1377,19 +1383,24 @@ static void qp_rebuild_work(struct work_struct *work)
 	struct ibr_qp *qp = container_of(to_delayed_work(work), struct ibr_qp, rebuild_work);
 	unsigned int delay_ms;
 	bool moved = false;
-	int ret = -EIO;
+	u16 pkey_index;
+	int ret;
 
 	if (test_bit(IBR_QP_STOPPING, &qp->state))
 		return;
-	if (!qp->rebuilds)
+	if (!qp->rebuilds && READ_ONCE(qp->failed))
 		pr_info_ratelimited("%s port %u: datagram queue pair failed (%d), rebuilding it\n",
 				    dev_name(&qp->device->ib->dev), qp->port->num, qp->failed);
 	qp_own(qp);
 	qp_close(qp);
-	if (!READ_ONCE(qp->spoilt))
-		ret = qp_reset_ud(qp);
-	if (ret)
-		ret = qp_replace_ud(qp);
+	/* First: without it no other one would get ready. */
+	ret = qp_find_pkey(qp, &pkey_index);
+	if (!ret) {
+		WRITE_ONCE(qp->pkey_index, pkey_index);
+		ret = READ_ONCE(qp->spoilt) ? -EIO : qp_reset_ud(qp);
+		if (ret)
+			ret = qp_replace_ud(qp);
+	}
 	if (!ret) {
 		/* What peers were told last, however many there were meanwhile that did not get ready. */
 		moved = qp->number != qp->qp->qp_num;
@@ -1425,6 +1436,15 @@ static void qp_rebuild_work(struct work_struct *work)
 	delay_ms = min(REBUILD_MS << min(qp->rebuilds, 7u), REBUILD_MAX_MS);
 	qp->rebuilds++;
 	queue_delayed_work(ibr_wq, &qp->rebuild_work, msecs_to_jiffies(delay_ms));
+}
+
+void ibr_qp_check_pkey(struct ibr_qp *qp)
+{
+	u16 index;
+
+	/* If it has gone, it may come back to the same place. */
+	if (!qp_find_pkey(qp, &index) && index != READ_ONCE(qp->pkey_index))
+		queue_delayed_work(ibr_wq, &qp->rebuild_work, 0);
 }
 
 /*

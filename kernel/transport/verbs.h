@@ -189,6 +189,7 @@ struct ibr_recv_slot {
  * @credits: data packets that a peer may have on their way to it, 1 to IBR_CREDIT_PKTS
  * @qp: in the device; NULL until it is open
  * @number: of @qp, for those who do not own it; of datagrams, of the last one that was ready
+ * @pkey_index: UD: place of the default partition's key in the port's table when it was made ready
  * @send_cq: completions of sends, under @lock
  * @recv_cq: completions of receives, the owner's
  * @token: what a packet must carry to count before the connection is confirmed; see @early
@@ -257,6 +258,7 @@ struct ibr_qp {
 	u16 credits;			/* ... to here */
 	struct ib_qp *qp;
 	u32 number;
+	u16 pkey_index;
 	struct ib_cq *send_cq;
 	struct ib_cq *recv_cq;
 	u32 token;
@@ -344,6 +346,8 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 int ibr_qp_open_cm(struct ibr_qp *qp, struct rdma_cm_id *id);
 /** ibr_qp_open_ud() - make it in the device for datagrams, ready to send. Context: process */
 int ibr_qp_open_ud(struct ibr_qp *qp);
+/** ibr_qp_check_pkey() - datagrams: a port's table of keys may have changed. Context: any, not while it is stopped */
+void ibr_qp_check_pkey(struct ibr_qp *qp);
 /** ibr_qp_start() - the path has it: deliver what comes, and what has come. Context: process */
 void ibr_qp_start(struct ibr_qp *qp);
 /**

@@ -80,6 +80,7 @@ struct Qp : ib_qp {
 	u32 send_room, recv_room;
 	ib_qp_state state = IB_QPS_RESET;
 	bool deaf = false;
+	int pkey = 0;      // its place in the port's table
 	bool busy = false; // it will look at the send queue again
 	u32 to_node = 0, to_qp = 0;
 	int tries = 0;
@@ -278,6 +279,8 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 	// A reliable connection has sequence numbers of its own; so nothing of a former one is taken.
 	if (faithful && qp->to_qp != packet.from_qp)
 		return false;
+	if (type == IB_QPT_UD && qp->pkey != sim_pkey(packet.to_node))
+		return true;
 	if (qp->recvs.empty())
 		return !faithful;
 	const auto recv = qp->recvs.front();
@@ -455,7 +458,7 @@ void qp_next(u64 key)
 		packet.written || (packet.bytes.size() > 43 && (packet.bytes[42] || packet.bytes[43]));
 	auto fate = sim::wire.send(packet.from_node, packet.to_node, packet.bytes.size(), carries, faithful);
 	// One that is too long for the port, or for that of the receiver, goes nowhere, and nobody is told.
-	if (request.stale ||
+	if (request.stale || (qp->qp_type == IB_QPT_UD && qp->pkey != sim_pkey(qp->device->node)) ||
 		packet.bytes.size() > std::min(sim_mtu(packet.from_node), sim_mtu(packet.to_node)))
 		fate.arrivals.clear();
 	sim_counts.packets++;
@@ -871,6 +874,8 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		return -EIO;
 	if (attr->qp_state == IB_QPS_ERR && stuck())
 		return -EIO;
+	if (mask & IB_QP_PKEY_INDEX)
+		qp->pkey = attr->pkey_index;
 	// Whom it sends to on Ethernet it has to be told: nobody in the kernel looks that up.
 	static constexpr u8 nobody[6] = {};
 	if (qp->qp_type == IB_QPT_RC && attr->qp_state == IB_QPS_RTR &&

@@ -29,6 +29,7 @@ struct node {
 	u8 instance[16];
 	u32 epoch;
 	u32 mtu;	/* 0: as the run begins */
+	int pkey;
 };
 
 static struct node nodes[SIM_NODES_MAX];
@@ -186,6 +187,30 @@ void sim_set_mtu(u32 node, u32 bytes)
 	/* That of a network device would have all devices looked at, and those of other nodes on behalf of this one. */
 	if (events)
 		events->handler(events, &event);
+}
+
+int sim_pkey(u32 node)
+{
+	return nodes[node].pkey;
+}
+
+void sim_set_pkey(u32 node, int index)
+{
+	struct ib_event event = { .event = IB_EVENT_PKEY_CHANGE };
+	struct ib_event_handler *events = nodes[node].device.events;
+
+	sim_trace("node %u: the default partition is number %d", node, index);
+	nodes[node].pkey = index;
+	if (events)
+		events->handler(events, &event);
+}
+
+int ib_find_cached_pkey(struct ib_device *device, u32 num, u16 key, u16 *index)
+{
+	if (nodes[device->node].pkey < 0)
+		return -ENOENT;
+	*index = nodes[device->node].pkey;
+	return 0;
 }
 
 enum ib_mtu sim_mtu_enum(u32 node)

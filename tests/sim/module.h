@@ -27,6 +27,9 @@ void sim_node_twin(u32 node);
 /* sim_mtu() - bytes of the longest packet that the node's port sends and takes. sim_set_mtu(): as an administrator */
 u32 sim_mtu(u32 node);
 void sim_set_mtu(u32 node, u32 bytes);
+/* sim_pkey() - where in the table of a node's port the default partition is, or -1. sim_set_pkey(): as a subnet manager */
+int sim_pkey(u32 node);
+void sim_set_pkey(u32 node, int index);
 void sim_set_linger(u32 ms);
 void sim_gid(u32 node, bool loop, u8 gid[16]);
 int sim_node_of_gid(const u8 *gid);

@@ -167,6 +167,7 @@ datagrams-number | streams | streams datagrams-told | connect.c | s/\telse if \(
 datagrams-often | datagrams | streams datagrams-again | transport/verbs.c | s/qp->pause_ms = clamp\(.*?;/;/
 datagrams-slow | streams | streams datagrams-again | transport/verbs.c | s/\t\tqp->pause_ms = 0;\n/\t\t;\n/
 datagrams-spoilt | streams | streams datagrams-spoilt | transport/verbs.c | s/(\treturn qp_back_ud\(qp\);\n\nerr_cqs)/\tWRITE_ONCE(qp->spoilt, false);\n$1/
+datagrams-key | streams | streams datagrams-moved | device.c | s/\tcase IB_EVENT_PKEY_CHANGE:\n//
 datagrams-two | datagrams | streams datagrams-kept | transport/verbs.c | s/\tif \(ret\) \{\n\t\tib_destroy_qp\(ib_qp\);\n\t\tgoto err_cqs;\n\t\}\n//
 regions-once | streams | streams regions | transport/mr.c | s/\t\tqueue_delayed_work\(mr_queue, &mrs->rebuild_work,\n.*?\);\n//
 idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&path->rel\)\)\n\t\t\tpath_free_ring\(path\);\n//

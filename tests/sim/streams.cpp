@@ -949,6 +949,42 @@ void datagrams_spoilt()
 	scene.end();
 }
 
+// A subnet manager moves the default partition in the table of a port's keys.
+void datagrams_moved()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	for (const u32 node : {sender, receiver}) {
+		scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+		scene.as(SIM_ADMIN, node, [node] { sim_set_pkey(node, 3); });
+		const u64 before = scene.received(sender);
+		scene.until("more arrive", second, [&] { return scene.received(sender) > before + 10; });
+	}
+	scene.end();
+}
+
+// It has taken it away, and a queue pair fails: nothing is gained by another one before it is there again.
+void datagrams_nowhere()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
+
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
+	const u32 number = sim::adapter_datagrams(receiver)->qp_num;
+	scene.as(SIM_ADMIN, receiver, [] { sim_set_pkey(receiver, -1); });
+	sim::adapter_break(sim::adapter_datagrams(receiver));
+	scene.run(2 * second);
+	if (sim::adapter_datagrams(receiver)->qp_num != number)
+		sim_fail("datagrams", "there is another one");
+	scene.as(SIM_ADMIN, receiver, [] { sim_set_pkey(receiver, 0); });
+	const u64 before = scene.received(sender);
+	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
+	scene.end();
+}
+
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1212,7 +1248,9 @@ void datagrams_tests(std::vector<Test> &tests)
 {
 	auto config = sim::config_usual();
 	tests.push_back({"datagrams-again", config, datagrams_again});
+	tests.push_back({"datagrams-moved", config, datagrams_moved});
 	config.final_errors = 1;
+	tests.push_back({"datagrams-nowhere", config, datagrams_nowhere});
 	tests.push_back({"datagrams-kept", config, datagrams_kept});
 	tests.push_back({"datagrams-unready", config, datagrams_unready});
 	tests.push_back({"datagrams-spoilt", config, datagrams_spoilt});

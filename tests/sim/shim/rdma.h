@@ -27,7 +27,7 @@ enum dma_data_direction { DMA_TO_DEVICE, DMA_FROM_DEVICE };
 enum ib_event_type {
 	IB_EVENT_QP_FATAL, IB_EVENT_QP_REQ_ERR, IB_EVENT_QP_ACCESS_ERR, IB_EVENT_COMM_EST,
 	IB_EVENT_PORT_ACTIVE, IB_EVENT_PORT_ERR, IB_EVENT_GID_CHANGE, IB_EVENT_LID_CHANGE,
-	IB_EVENT_CLIENT_REREGISTER, IB_EVENT_DEVICE_FATAL, IB_EVENT_CQ_ERR,
+	IB_EVENT_CLIENT_REREGISTER, IB_EVENT_DEVICE_FATAL, IB_EVENT_CQ_ERR, IB_EVENT_PKEY_CHANGE,
 };
 #define IB_SEND_SIGNALED		2
 #define IB_SIGNAL_REQ_WR		1
@@ -326,7 +326,7 @@ int ib_register_client(struct ib_client *client);
 void ib_unregister_client(struct ib_client *client);
 enum ib_mtu sim_mtu_enum(u32 node);
 #define IB_DEFAULT_PKEY_FULL		0xffff
-#define ib_find_cached_pkey(ib, num, key, index)	(*(index) = 0)
+int ib_find_cached_pkey(struct ib_device *device, u32 num, u16 key, u16 *index);
 int ib_query_port(struct ib_device *device, u32 num, struct ib_port_attr *attr);
 const struct ib_gid_attr *rdma_get_gid_attr(struct ib_device *device, u32 num, u32 index);
 int rdma_read_gid_l2_fields(const struct ib_gid_attr *attr, u16 *vlan, u8 *mac);
