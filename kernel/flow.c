@@ -320,7 +320,7 @@ bool ibr_outflow_request(struct ibr_path *path, struct ibr_outflow *flow)
 
 	if (!ibr_path_can_emit(path, true, 0))
 		return false;
-	frag = ibr_frag_alloc(0);
+	frag = ibr_frag_alloc_bulk();
 	if (!frag) {
 		path->starved = true;
 		return false;

@@ -483,6 +483,16 @@ void cut(u32 sender, u64 ns)
 	sim::wire.cut(receiver, sender, sim_now() + ns);
 }
 
+// Some messages arrive, and then nothing is under way.
+void begin(Scene &scene, u32 sender)
+{
+	scene.sends = 1ull << sender;
+	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
+	scene.sends = 0;
+	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
+	scene.run(10 * ms);
+}
+
 // However many flows are being opened on a path that stands still, they take nothing of what all users of the
 // path have in common.
 void opening(u32 mode)
@@ -490,11 +500,7 @@ void opening(u32 mode)
 	constexpr u32 sender = 1, count = 4000;
 	Scene scene({.mode = mode, .bytes = 64, .depth = 2 * count});
 
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
-	scene.sends = 0;
-	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
-	scene.run(10 * ms);
+	begin(scene, sender);
 	cut(sender, 100 * ms);
 	scene.knock(sender, count);
 	if (const u32 queue = scene.look(sender, receiver).queue)
@@ -505,6 +511,26 @@ void opening(u32 mode)
 	scene.until("more arrive", second, [&] { return scene.received(sender) > before + 100; });
 	if (scene.look(sender, receiver).lives != 1)
 		sim_fail("opening", "a life has ended");
+	scene.end();
+}
+
+// Memory is short while flows are being opened: requests for them wait, and leave control frames the reserve,
+// by which those that are in flight are answered.
+void starved(u32 mode)
+{
+	constexpr u32 sender = 1, count = 1000, in_flight = 64;
+	Scene scene({.mode = mode, .bytes = 64, .depth = 2 * count});
+
+	begin(scene, sender);
+	cut(sender, 100 * ms);
+	scene.knock(sender, count);
+	sim_config.alloc = 1'000'000;
+	sim_troubled = true;
+	scene.run(500 * ms);
+	if (scene.refused() != in_flight)
+		sim_fail("starved", "%llu flows are refused without memory", scene.refused());
+	sim_troubled = false;
+	scene.until("all are refused", 5 * second, [&] { return scene.refused() == count; });
 	scene.end();
 }
 
@@ -529,11 +555,7 @@ void shares(u32 mode)
 	Scene scene({.mode = mode, .bytes = 64, .depth = 64});
 	u32 number = 5000;
 
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
-	scene.sends = 0;
-	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
-	scene.run(10 * ms);
+	begin(scene, sender);
 	for (const auto &row : rows) {
 		scene.as(SIM_ADMIN, receiver,
 			[&] { sim_forge_inflows(receiver, sender, mode, row.own, row.others); });
@@ -1158,6 +1180,9 @@ void others_tests(std::vector<Test> &tests)
 		config.memlock_kib = 1 << 20;
 		tests.push_back({std::string("opening-") + mode.name, config, [=] {
 					 opening(mode.id);
+				 }});
+		tests.push_back({std::string("starved-") + mode.name, config, [=] {
+					 starved(mode.id);
 				 }});
 		tests.push_back({std::string("shares-") + mode.name, config, [=] {
 					 shares(mode.id);
