@@ -524,6 +524,16 @@ static bool send_is_buffered(const struct ibr_send *send)
 	return send->data || (send->atomic && !(send->atomic & WIRE_ATOMIC_FETCH));
 }
 
+static bool sends_are_buffered(const struct list_head *sends)
+{
+	const struct ibr_send *send;
+
+	list_for_each_entry(send, sends, link)
+		if (!send_is_buffered(send))
+			return false;
+	return true;
+}
+
 /* Give up what refers to the process's memory, at most @budget sends. Return: what is left of it. */
 static u32 outflow_abort_pinned(struct list_head *sends, u32 budget)
 {
@@ -551,8 +561,8 @@ static void outflow_end(struct ibr_outflow *flow, int error)
 
 /*
  * The endpoint is closed: what refers to the process's memory is given up, what was buffered still
- * goes out. But where the peer has not taken what waits for long, all ends: to abort one by one might use up what
- * all processes have in common. Context: process.
+ * goes out. But where the peer has not taken what waits for long, a flow that has any of the former ends with all that
+ * it has: to abort one by one might use up what all processes have in common. Context: process.
  */
 void ibr_outflow_close(struct ibr_outflow *flow)
 {
@@ -563,7 +573,8 @@ void ibr_outflow_close(struct ibr_outflow *flow)
 		ibr_frag_refill();
 		spin_lock_bh(&path->lock);
 		flow->closing = true;
-		if (path->queue >= IBR_CONTROL_CROWD)
+		if (path->queue >= IBR_CONTROL_CROWD &&
+		    !(sends_are_buffered(&flow->sent) && sends_are_buffered(&flow->queue)))
 			outflow_end(flow, -ECONNRESET);
 		budget = outflow_abort_pinned(&flow->sent, IBR_FRAG_BATCH);
 		budget = outflow_abort_pinned(&flow->queue, budget);

@@ -625,6 +625,25 @@ void closing(u32 mode)
 	scene.end();
 }
 
+// ... but what was buffered goes out, as nothing has to be told of it.
+void buffered(u32 mode)
+{
+	constexpr u32 sender = 1, count = 2048; // more than can be in flight
+	Scene scene({.mode = mode, .bytes = 64, .depth = count, .step_ns = 10 * ms});
+
+	begin(scene, sender);
+	cut(sender, 100 * ms);
+	scene.sends = 1ull << sender;
+	scene.run(10 * ms);
+	scene.as(SIM_ADMIN, sender, [&] { sim_forge_requests(sender, receiver, mode, control_crowd); });
+	scene.stands = 1ull << sender;
+	scene.die(sender);
+	if (scene.received(sender) == scene.sent())
+		sim_fail("buffered", "nothing is under way");
+	scene.until("all arrive", 10 * second, [&] { return scene.received(sender) == scene.sent(); });
+	scene.end();
+}
+
 // Fragments that overlap make a message that looks complete. What they leave out is nothing that was there
 // before.
 void overlap(u32 mode)
@@ -1193,6 +1212,9 @@ void others_tests(std::vector<Test> &tests)
 		config.bandwidth_mbps = 100; // so that messages take a while
 		tests.push_back({std::string("closing-") + mode.name, config, [=] {
 					 closing(mode.id);
+				 }});
+		tests.push_back({std::string("buffered-") + mode.name, config, [=] {
+					 buffered(mode.id);
 				 }});
 	}
 }
