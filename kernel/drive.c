@@ -2,8 +2,8 @@
 /*
  * The drive. Everything that happens to a path ends here, under its connection lock: a packet came
  * in, the timer ran out, a message was queued, a slot became free. It takes from the queues what the
- * engine lets go (control first, then repeats, then requests for flows, then messages and windows of transfers by
- * turns), acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
+ * engine lets go (control first, then repeats, then requests for flows, messages and windows of transfers by turns),
+ * acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
  * Short fragments that are waiting when the drive runs share packets. Nothing ever waits for company: when the
  * drive ends, all that may go is gone.
@@ -272,14 +272,14 @@ static bool drive_queue(struct ibr_path *path, struct list_head *queue)
 	return true;
 }
 
-/* Return: all flows that are being opened were asked for. */
+/* The turn of the first flow that is to be opened. Return: false when blocked. */
 static bool drive_opening(struct ibr_path *path)
 {
-	struct ibr_outflow *flow;
+	struct ibr_outflow *flow = list_first_entry(&path->opening, struct ibr_outflow, ready);
 
-	while ((flow = list_first_entry_or_null(&path->opening, struct ibr_outflow, ready)))
-		if (!ibr_outflow_request(path, flow))
-			return false;
+	if (!ibr_outflow_request(path, flow))
+		return false;
+	path->opening_turns--;
 	return true;
 }
 
@@ -327,14 +327,22 @@ static u32 path_ready_flows(const struct ibr_path *path)
 }
 
 /*
- * Flows with messages and windows of transfers take turns, in rounds: each flow that was ready when the round began,
- * but at least one, and then some fragments of windows. So no message waits for more than those, however many
- * flows and transfers there are. Return: false when blocked; then it goes on in the same place.
+ * Requests for flows, flows with messages, and windows of transfers take turns, in rounds: as many requests as a packet
+ * has room for, each flow that was ready when the round began, but at least one, and then some fragments of windows. So
+ * no message waits for more than those, however many flows and transfers there are. Return: false when blocked; then it
+ * goes on in the same place.
  */
 static bool drive_turn(struct ibr_path *path)
 {
 	struct ibr_send *send = list_first_entry_or_null(&path->bulk, struct ibr_send, bulk);
 
+	if (path->opening_turns && !list_empty(&path->opening)) {
+		if (drive_opening(path))
+			return true;
+		/* Others may need less: no memory, and of native modes no window. */
+		if (list_empty(&path->ready) && !send)
+			return false;
+	}
 	if (list_empty(&path->ready))
 		path->flow_turns = min(path->flow_turns, 1u);
 	else if (path->flow_turns)
@@ -349,6 +357,7 @@ static bool drive_turn(struct ibr_path *path)
 	}
 	path->flow_turns = max(path_ready_flows(path), 1u);
 	path->bulk_turns = IBR_BULK_TURNS;
+	path->opening_turns = WIRE_FRAMES_MAX;
 	return true;
 }
 
@@ -433,8 +442,8 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	if (unlikely(path->now >= path->lane.look_at))
 		ibr_lane_look(path);
 	if (path->state == IBRELK_PATH_UP) {
-		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat) && drive_opening(path)) {
-			while (!list_empty(&path->ready) || !list_empty(&path->bulk)) {
+		if (drive_queue(path, &path->control) && drive_queue(path, &path->repeat)) {
+			while (!list_empty(&path->opening) || !list_empty(&path->ready) || !list_empty(&path->bulk)) {
 				if (!drive_turn(path))
 					break;
 				if (!list_empty(&path->control) && !drive_queue(path, &path->control))

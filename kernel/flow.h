@@ -464,7 +464,7 @@ void ibr_outflow_ask(struct ibr_outflow *flow);
  * @path: the flow's, UP
  * @flow: OPENING, in path->opening, which it leaves
  *
- * Return: false: the path is blocked. Context: path->lock held, by the drive.
+ * Return: false: it stays there: the path is blocked, or there is no memory. Context: path->lock held, by the drive.
  */
 bool ibr_outflow_request(struct ibr_path *path, struct ibr_outflow *flow);
 /** ibr_outflow_expect() - the send, which has its sequence, waits for MATCHED. Context: path->lock held */

@@ -131,10 +131,11 @@ struct ibr_packet {
  * @error: last error, negative errno, or 0
  * @control: fragments with control frames: sent first
  * @repeat: fragments to be sent again: second
- * @opening: outflows that are to be asked for (outflow->ready): third
+ * @opening: outflows that are to be asked for (outflow->ready)
  * @ready: outflows with messages to send (outflow->ready)
  * @patient: ... whose next message waits a little for eager credit; by outflow->patient_until
  * @bulk: sends with a window to fill (send->bulk)
+ * @opening_turns: requests for flows that have their turn before messages do
  * @flow_turns: flows that have their turn before windows do
  * @bulk_turns: fragments of windows that have theirs in this round; drive.c
  * @outflows: those that are OPENING or OPEN (outflow->on_path)
@@ -205,6 +206,7 @@ struct ibr_path {
 	struct list_head ready;
 	struct list_head patient;
 	struct list_head bulk;
+	u32 opening_turns;
 	u32 flow_turns;
 	u32 bulk_turns;
 	struct list_head outflows;

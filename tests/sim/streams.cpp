@@ -475,6 +475,7 @@ void stopped(u32 mode, u64 bytes)
 
 // ---- what others on a path do ---------------------------------------------------------------------
 
+constexpr u32 requests = 16;             // for flows, in a round: WIRE_FRAMES_MAX
 constexpr u32 control_crowd = 128 << 10; // IBR_CONTROL_CROWD
 
 void cut(u32 sender, u64 ns)
@@ -515,7 +516,7 @@ void opening(u32 mode)
 }
 
 // Memory is short while flows are being opened: requests for them wait, and leave control frames the reserve,
-// by which those that are in flight are answered.
+// by which those that are in flight are answered. Messages go on.
 void starved(u32 mode)
 {
 	constexpr u32 sender = 1, count = 1000, in_flight = 64;
@@ -524,12 +525,38 @@ void starved(u32 mode)
 	begin(scene, sender);
 	cut(sender, 100 * ms);
 	scene.knock(sender, count);
+	scene.sends = 1ull << sender;
+	scene.run(ms);
+	scene.sends = 0;
 	sim_config.alloc = 1'000'000;
 	sim_troubled = true;
 	scene.run(500 * ms);
 	if (scene.refused() != in_flight)
 		sim_fail("starved", "%llu flows are refused without memory", scene.refused());
+	if (scene.received(sender) != scene.sent())
+		sim_fail("starved", "of %llu messages %llu arrive", scene.sent(), scene.received(sender));
 	sim_troubled = false;
+	scene.until("all are refused", 5 * second, [&] { return scene.refused() == count; });
+	scene.end();
+}
+
+// Messages of a flow that is open do not wait for all those that are being opened.
+void turns(u32 mode)
+{
+	constexpr u32 sender = 1, count = 4000;
+	Scene scene({.mode = mode, .bytes = 64, .depth = 2 * count});
+
+	begin(scene, sender);
+	const u64 before = scene.received(sender);
+	cut(sender, 100 * ms);
+	scene.knock(sender, count);
+	scene.sends = 1ull << sender;
+	scene.until("half of them are refused", 5 * second, [&] { return scene.refused() >= count / 2; });
+	const u64 between = scene.received(sender) - before;
+	std::fprintf(stderr, "%llu messages arrive meanwhile\n", between);
+	if (between < count / 2 / requests)
+		sim_fail("turns", "%llu flows are refused, and %llu messages arrive", scene.refused(),
+			between);
 	scene.until("all are refused", 5 * second, [&] { return scene.refused() == count; });
 	scene.end();
 }
@@ -1202,6 +1229,9 @@ void others_tests(std::vector<Test> &tests)
 				 }});
 		tests.push_back({std::string("starved-") + mode.name, config, [=] {
 					 starved(mode.id);
+				 }});
+		tests.push_back({std::string("turns-") + mode.name, config, [=] {
+					 turns(mode.id);
 				 }});
 		tests.push_back({std::string("shares-") + mode.name, config, [=] {
 					 shares(mode.id);
