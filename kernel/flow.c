@@ -211,6 +211,104 @@ struct ibr_contact *ibr_contact_get_addr(struct ibr_endpoint *endpoint, const st
 	return contact;
 }
 
+/* ---- shares of users ----------------------------------------------------------------------- */
+
+static struct ibr_share *share_find(struct ibr_path *path, kuid_t user)
+{
+	struct ibr_share *share;
+
+	list_for_each_entry(share, &path->shares, node)
+		if (uid_eq(share->user, user))
+			return share;
+	return NULL;
+}
+
+/* Where flows of the endpoint's user are counted, made if need be; or NULL: no memory. */
+static struct ibr_share *share_get(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+{
+	struct ibr_share *share = share_find(path, endpoint->user);
+
+	if (share)
+		return share;
+	share = ibr_alloc_atomic(endpoint->memcg, sizeof(*share));
+	if (!share)
+		return NULL;
+	share->user = endpoint->user;
+	share->inflows = 0;
+	share->openings = 0;
+	list_add(&share->node, &path->shares);
+	return share;
+}
+
+static void share_put(struct ibr_share *share)
+{
+	if (share->inflows || share->openings)
+		return;
+	list_del(&share->node);
+	kfree(share);
+}
+
+/* The endpoint's user has one more flow. Return: where it is counted, or NULL: no memory. */
+static struct ibr_share *share_take(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+{
+	struct ibr_share *share = share_get(path, endpoint);
+
+	if (share) {
+		share->inflows++;
+		path->inflow_count++;
+	}
+	return share;
+}
+
+static void share_return(struct ibr_path *path, struct ibr_share *share)
+{
+	path->inflow_count--;
+	share->inflows--;
+	share_put(share);
+}
+
+/* Nobody has more flows than are left for all others, so that these get some, too. */
+static bool share_has_room(struct ibr_path *path, const struct ibr_endpoint *endpoint)
+{
+	const struct ibr_share *share = share_find(path, endpoint->user);
+
+	return (share ? share->inflows : 0) < IBR_INFLOWS_MAX - path->inflow_count;
+}
+
+/* The same of those that are being opened. Return: 0, or -ENOMEM. */
+static int share_open(struct ibr_path *path, struct ibr_outflow *flow)
+{
+	struct ibr_share *share = share_get(path, flow->endpoint);
+
+	if (!share)
+		return -ENOMEM;
+	if (share->openings >= IBR_OPENINGS_MAX - path->opening_count) {
+		share_put(share);
+		return -ENOMEM;
+	}
+	share->openings++;
+	path->opening_count++;
+	flow->share = share;
+	return 0;
+}
+
+static struct ibr_share *share_leave(struct ibr_outflow *flow)
+{
+	struct ibr_share *share = flow->share;
+
+	flow->share = NULL;
+	flow->path->opening_count--;
+	share->openings--;
+	return share;
+}
+
+/* It is open, or is not going to be. */
+static void share_opened(struct ibr_outflow *flow)
+{
+	if (flow->share)
+		share_put(share_leave(flow));
+}
+
 /* ---- outflows ------------------------------------------------------------------------------ */
 
 static void outflow_setup(struct ibr_outflow *flow, struct ibr_endpoint *endpoint, struct ibr_path *path)
@@ -348,9 +446,15 @@ static int outflow_open(struct ibr_outflow *flow)
 	struct ibr_path *path = flow->path;
 	int ret;
 
-	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_OUTFLOW);
+	ret = share_open(path, flow);
 	if (ret)
 		return ret;
+	ret = ibr_handle_add(path, &flow->h, IBR_HANDLE_OUTFLOW);
+	if (ret) {
+		/* The share stays, though empty: whoever tries again needs less memory. */
+		share_leave(flow);
+		return ret;
+	}
 	ibr_outflow_ask(flow);
 	flow->state = IBR_OUTFLOW_OPENING;
 	flow->unpaid_max = 0;
@@ -458,6 +562,7 @@ static int outflow_accepted(struct ibr_outflow *flow, const struct wire_frame *f
 	if (flow->state != IBR_OUTFLOW_OPENING)
 		return 0;
 	flow->state = IBR_OUTFLOW_OPEN;
+	share_opened(flow);
 	list_del_init(&flow->ready);	/* only a dishonest peer agrees to what was not asked */
 	flow->remote_handle = le32_to_cpu(frame->accept.handle);
 	flow->limit = le64_to_cpu(frame->accept.credit);
@@ -480,6 +585,7 @@ void ibr_outflow_fail(struct ibr_outflow *flow, int error)
 
 	lockdep_assert_held(&path->lock);
 	flow->state = IBR_OUTFLOW_CLOSED;
+	share_opened(flow);
 	flow->patient_until = 0;
 	list_del_init(&flow->ready);
 	while (!list_empty(&flow->announcing))
@@ -774,51 +880,6 @@ static struct ibr_inflow *inflow_find(struct ibr_path *path, const struct wire_f
 		    flow->src_generation == le32_to_cpu(open->open.src_generation))
 			return flow;
 	return NULL;
-}
-
-static struct ibr_share *share_find(struct ibr_path *path, kuid_t user)
-{
-	struct ibr_share *share;
-
-	list_for_each_entry(share, &path->shares, node)
-		if (uid_eq(share->user, user))
-			return share;
-	return NULL;
-}
-
-/* The endpoint's user has one more flow. Return: where it is counted, or NULL: no memory. */
-static struct ibr_share *share_take(struct ibr_path *path, const struct ibr_endpoint *endpoint)
-{
-	struct ibr_share *share = share_find(path, endpoint->user);
-
-	if (!share) {
-		share = ibr_alloc_atomic(endpoint->memcg, sizeof(*share));
-		if (!share)
-			return NULL;
-		share->user = endpoint->user;
-		share->inflows = 0;
-		list_add(&share->node, &path->shares);
-	}
-	share->inflows++;
-	path->inflow_count++;
-	return share;
-}
-
-static void share_return(struct ibr_path *path, struct ibr_share *share)
-{
-	path->inflow_count--;
-	if (--share->inflows)
-		return;
-	list_del(&share->node);
-	kfree(share);
-}
-
-/* Nobody has more flows than are left for all others, so that these get some, too. */
-static bool share_has_room(struct ibr_path *path, const struct ibr_endpoint *endpoint)
-{
-	const struct ibr_share *share = share_find(path, endpoint->user);
-
-	return (share ? share->inflows : 0) < IBR_INFLOWS_MAX - path->inflow_count;
 }
 
 /* Count one more source of the endpoint. Return: it may have one more. */

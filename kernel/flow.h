@@ -85,6 +85,7 @@ enum ibr_outflow_state {
  * @ref: held by the contact, by the path's list while the flow is OPENING or OPEN, and by each send
  * @endpoint: the sender, with a reference; immutable
  * @path: that it uses, with a reference; immutable
+ * @share: where it is counted, while it is OPENING; else NULL
  * @remote: address of the receiver, as in the contact; immutable
  * @state: may be read without the lock where a guess will do
  * @closing: the endpoint was closed: only what was accepted still goes out
@@ -115,6 +116,7 @@ struct ibr_outflow {
 	struct kref ref;
 	struct ibr_endpoint *endpoint;
 	struct ibr_path *path;
+	struct ibr_share *share;
 	struct ibrelk_addr remote;
 	enum ibr_outflow_state state;
 	bool closing;
@@ -446,7 +448,8 @@ void ibr_outflow_put(struct ibr_outflow *flow);
  * @undriven: the path that the caller will drive at the end of its batch (set here, with a reference, if it is NULL);
  *	sends on another path start at once
  *
- * Return: 0 or -errno. Context: process.
+ * Return: 0; -ENODEV: the path was removed; -ENOMEM, also if as many flows are being opened as may be.
+ * Context: process.
  */
 int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven);
 /** ibr_outflow_begin() - open it if it is CLOSED. Return: 0 or -ENOMEM. Context: path->lock held */

@@ -260,7 +260,12 @@ static void path_free_ring(struct ibr_path *path)
 static void path_free(struct kref *ref)
 {
 	struct ibr_path *path = container_of(ref, struct ibr_path, ref);
+	struct ibr_share *share, *next;
 
+	list_for_each_entry_safe(share, next, &path->shares, node) {
+		list_del(&share->node);
+		kfree(share);
+	}
 	xa_destroy(&path->handles);
 	path_free_ring(path);
 	kfree_rcu(path, rcu);

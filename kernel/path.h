@@ -23,6 +23,7 @@
 #include "reliability/rel.h"
 
 #define IBR_INFLOWS_MAX		(128u << 10)	/* incoming flows of a path; of a user no more than are left */
+#define IBR_OPENINGS_MAX	(128u << 10)	/* outgoing ones that are being opened; likewise */
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
 #define IBR_LOOK_MS		5000ull	/* without a word from a peer: does anything wait for it? */
 
@@ -60,11 +61,12 @@ struct ibr_remote {
 	u16 packet_said;		/* what the peer said of it */
 };
 
-/** struct ibr_share - the incoming flows of a path whose endpoints one user has; there is one. Under path->lock */
+/** struct ibr_share - the flows of a path whose endpoints one user has; as a rule there are some. Under path->lock */
 struct ibr_share {
 	struct list_head node;		/* in path->shares */
 	kuid_t user;
 	u32 inflows;
+	u32 openings;			/* outflows that are OPENING */
 };
 
 /**
@@ -142,7 +144,8 @@ struct ibr_packet {
  * @inflows: those that are not gone (inflow->on_path)
  * @inflow_hash: the same, by what the opener calls them
  * @inflow_count: how many; at most IBR_INFLOWS_MAX
- * @shares: ... of each user
+ * @opening_count: outflows that are OPENING; at most IBR_OPENINGS_MAX
+ * @shares: both of each user
  * @flow_count: ... with the outflows
  * @queue: fragments in @control and @repeat
  * @queue_peak: the most that it ever was
@@ -213,6 +216,7 @@ struct ibr_path {
 	struct list_head inflows;
 	struct hlist_head inflow_hash[256];
 	u32 inflow_count;
+	u32 opening_count;
 	struct list_head shares;
 	u32 flow_count;
 	u32 queue;

@@ -177,6 +177,16 @@ void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others)
 	spin_unlock_bh(&path->lock);
 }
 
+void sim_forge_openings(u32 node, u32 peer, u32 mode, s32 own, s32 others)
+{
+	struct ibr_path *path = path_of(node, peer, mode);
+
+	spin_lock_bh(&path->lock);
+	list_first_entry(&path->shares, struct ibr_share, node)->openings += own;
+	path->opening_count += own + others;
+	spin_unlock_bh(&path->lock);
+}
+
 void sim_forge_peers(struct ibr_endpoint *endpoint, s32 more)
 {
 	spin_lock_bh(&endpoint->lock);

@@ -80,6 +80,8 @@ void sim_forge_requests(u32 node, u32 peer, u32 mode, u32 count);
  * @others of somebody else. To be taken back before anything is checked. Context: as above
  */
 void sim_forge_inflows(u32 node, u32 peer, u32 mode, s32 own, s32 others);
+/* sim_forge_openings() - the same of outgoing flows that are being opened, while its only user has one. Context: as above */
+void sim_forge_openings(u32 node, u32 peer, u32 mode, s32 own, s32 others);
 /* sim_forge_peers() - as if so many more addresses had been added to an endpoint. Context: as above */
 void sim_forge_peers(struct ibr_endpoint *endpoint, s32 more);
 /*

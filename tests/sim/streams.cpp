@@ -118,25 +118,30 @@ public:
 		return seen;
 	}
 
-	// A sender has a message for each of so many endpoints that the receiver's node does not have.
-	void knock(u32 sender, u32 count)
+	// A sender has a message for an endpoint that the receiver's node does not have. Return: as submit().
+	int knock_at(u32 sender, u32 number)
 	{
 		ibrelk_addr other{};
 		ibrelk_command command{};
 
 		sim_gid(receiver, false, other.gid);
+		other.endpoint = number;
 		command.opcode = IBRELK_OP_SEND;
 		command.user_data = nobody_there;
-		for (u32 i = 0; i < count; i++) {
-			other.endpoint = 1000 + i;
-			as(SIM_PROCESS, sender, [&] {
-				if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
-					sim_fail("knock", "a peer cannot be added");
-			});
-			if (submit(sender, command) != 1)
+		as(SIM_PROCESS, sender, [&] {
+			if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
+				sim_fail("knock", "a peer cannot be added");
+		});
+		const int accepted = submit(sender, command);
+		at(sender).outstanding += accepted == 1;
+		return accepted;
+	}
+
+	void knock(u32 sender, u32 count)
+	{
+		for (u32 i = 0; i < count; i++)
+			if (knock_at(sender, 1000 + i) != 1)
 				sim_fail("knock", "a message is not accepted");
-			at(sender).outstanding++;
-		}
 	}
 
 	// How many of these were refused.
@@ -594,6 +599,45 @@ void shares(u32 mode)
 				"shares", "with %d of a user and %d others: %d", row.own, row.others, status);
 		scene.run(10 * ms);
 	}
+	scene.end();
+}
+
+// Likewise of the flows to a node that are being opened.
+void openings(u32 mode)
+{
+	constexpr u32 sender = 1;
+	constexpr s32 most = 128 << 10; // IBR_OPENINGS_MAX
+	const struct {
+		s32 own, others; // of those that there are
+		int accepted;
+	} rows[] = {
+		{most / 2 - 1, 0, 1},
+		{most / 2, 0, -ENOMEM},
+		{most / 4, most / 2 - 1, 1},
+		{most / 4, most / 2, -ENOMEM},
+		{4, most - 9, 1},
+		{4, most - 8, -ENOMEM},
+	};
+	Scene scene({.mode = mode, .bytes = 64, .depth = 64});
+	u32 number = 2000;
+	s32 count = 1;
+
+	begin(scene, sender);
+	cut(sender, 100 * ms);
+	scene.knock(sender, count);
+	for (const auto &row : rows) {
+		const s32 own = row.own - count;
+		scene.as(SIM_ADMIN, sender,
+			[&] { sim_forge_openings(sender, receiver, mode, own, row.others); });
+		const int accepted = scene.knock_at(sender, number++);
+		scene.as(SIM_ADMIN, sender,
+			[&] { sim_forge_openings(sender, receiver, mode, -own, -row.others); });
+		if (accepted != row.accepted)
+			sim_fail("openings", "with %d of a user and %d others: %d", row.own, row.others,
+				accepted);
+		count += accepted == 1;
+	}
+	scene.until("all are refused", second, [&] { return scene.refused() == static_cast<u64>(count); });
 	scene.end();
 }
 
@@ -1235,6 +1279,9 @@ void others_tests(std::vector<Test> &tests)
 				 }});
 		tests.push_back({std::string("shares-") + mode.name, config, [=] {
 					 shares(mode.id);
+				 }});
+		tests.push_back({std::string("openings-") + mode.name, config, [=] {
+					 openings(mode.id);
 				 }});
 		tests.push_back({std::string("overlap-") + mode.name, config, [=] {
 					 overlap(mode.id);

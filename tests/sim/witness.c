@@ -435,7 +435,7 @@ static void check_path(const struct ibr_path *path)
 	const struct ibr_outflow *out;
 	const struct ibr_share *share;
 	const struct ibr_inflow *in;
-	u32 outs = 0, ins = 0, shared = 0;
+	u32 outs = 0, openings = 0, ins = 0, shared = 0, shared_openings = 0;
 
 	if (path->lock.lock.held)
 		sim_fail("shim", "a path is checked while it is locked");
@@ -445,6 +445,7 @@ static void check_path(const struct ibr_path *path)
 	list_for_each_entry(out, &path->outflows, on_path) {
 		check_outflow(out);
 		outs++;
+		openings += out->state == IBR_OUTFLOW_OPENING;
 	}
 	list_for_each_entry(in, &path->inflows, on_path) {
 		check_inflow(in);
@@ -453,10 +454,15 @@ static void check_path(const struct ibr_path *path)
 	if (ins != path->inflow_count || ins + outs != path->flow_count || ins > IBR_INFLOWS_MAX)
 		sim_fail("count", "path: %u inflows and %u outflows, counted %u and %u", ins, outs, path->inflow_count,
 			 path->flow_count);
-	list_for_each_entry(share, &path->shares, node)
+	list_for_each_entry(share, &path->shares, node) {
 		shared += share->inflows;
+		shared_openings += share->openings;
+	}
 	if (shared != ins)
 		sim_fail("count", "path: %u inflows, of which users have %u", ins, shared);
+	if (openings != path->opening_count || openings != shared_openings)
+		sim_fail("count", "path: %u flows are being opened, counted %u, of which users have %u", openings,
+			 path->opening_count, shared_openings);
 	if (!path->established) {
 		if (path->memory)
 			sim_fail("count", "path: %llu bytes in flight without a peer", path->memory);

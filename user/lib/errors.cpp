@@ -79,7 +79,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_SUBMIT, ETIMEDOUT, "no room for a command came up in time"},
 	{IBRELK_CALL_SUBMIT, ENOMEM,
 		"out of memory, or the buffer cannot be pinned and bounce memory is used up: raise the limit "
-		"of locked memory (ulimit -l), or the module parameter bounce_max_mib"},
+		"of locked memory (ulimit -l), or the module parameter bounce_max_mib; or too many peers of "
+		"that node have been sent to and have not answered yet"},
 	{IBRELK_CALL_SUBMIT, ENODEV,
 		"no usable RDMA port, or none that has the endpoint's mode (ibrelk show ports says why)"},
 	{IBRELK_CALL_SUBMIT, EADDRNOTAVAIL,

@@ -648,7 +648,8 @@ int ibrelk_endpoint_peer_query(
  *         A wrong command ends the batch before it; if it is the first:
  *         -EINVAL (opcode, level, flags, members that the opcode does not use, length above message_max,
  *         count), -ENOENT (no such peer handle), -EFAULT (a bad pointer), -EOPNOTSUPP (opcode or flag of a
- *         later version), -ENOMEM (also: the buffer cannot be pinned, and bounce memory is used up);
+ *         later version), -ENOMEM (also: the buffer cannot be pinned, and bounce memory is used up; or a
+ *         send is the first to its peer while 65536 flows to that node are being opened);
  *         for a send also -ENETUNREACH (no route to the peer by an RDMA port), -EHOSTUNREACH (RC or UC
  *         to the very address that it goes out by, without loopback), -EADDRNOTAVAIL (the endpoint's own
  *         address is gone), -ENODEV (no usable port, or none that has the mode). -EINTR if the process is
