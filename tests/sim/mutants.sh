@@ -150,6 +150,11 @@ stopped-refused-drawn | calm | stops=6 loss=0 loss_data=0 loss_control=0 loss_on
 stopped-silent | calm | streams stopped-uc-4096 | reliability/conn.c | s/return conn->sender.in_flight \|\| conn->credit.blocked \|\| conn->credit.asked;/return true;/
 opening-queued | opening | streams opening-ud | flow.c | s/(\tlist_move_tail\(&flow->ready, &flow->path->opening\);\n)/\tstruct wire_frame more = { .type = WIRE_FRAME_FIN };\n\n\tibr_control_send(flow->path, &more);\n$1/
 closing-aborts | closing | streams closing-uc | flow.c | s/path->queue >= IBR_CONTROL_CROWD/path->queue > IBR_CONTROL_MAX/
+closing-buffered | streams | streams buffered-uc | flow.c | s/ &&\n\t\t    !\(sends_are_buffered\(&flow->sent\) && sends_are_buffered\(&flow->queue\)\)//
+opening-reserve | starved | streams starved-ud | flow.c | s/frag = ibr_frag_alloc_bulk\(\)/frag = ibr_frag_alloc(0)/
+opening-first | turns | streams turns-ud | drive.c | s/\tpath->opening_turns--;\n//
+opening-most | openings | streams openings-ud | flow.c | s/share->openings >= IBR_OPENINGS_MAX - path->opening_count/path->opening_count >= IBR_OPENINGS_MAX/
+opening-count | count | streams openings-ud | flow.c | s/(\tflow->state = IBR_OUTFLOW_CLOSED;\n)\tshare_opened\(flow\);\n/$1/
 shares-none | shares | streams shares-ud | flow.c | s/\(share \? share->inflows : 0\) < IBR_INFLOWS_MAX - path->inflow_count/(share || true) \&\& path->inflow_count < IBR_INFLOWS_MAX/
 peers-more | peers | streams peers | flow.c | s/full = endpoint->flow_count - endpoint->learned >= IBR_PEERS_MAX/full = false/
 overlap-kept | overlap | streams overlap-ud | message.c | s/\t\tmemset\(message->data, 0, length\);\n//
