@@ -46,7 +46,6 @@ static struct kmem_cache *pins_cache;
 
 static DEFINE_PER_CPU(struct llist_head, dead_pins);	/* ranges to be unpinned */
 static LLIST_HEAD(dead_rest);				/* ... by the worker, or their own process */
-static DECLARE_WAIT_QUEUE_HEAD(pins_unpinned);		/* for who needs what others are unpinning */
 
 static void pins_flush_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(dead_work, pins_flush_work);
@@ -76,10 +75,15 @@ static void pins_unpin(struct ibr_pins *pins, unsigned long nr_pages, bool dirty
 /* Context: process, may sleep. */
 static void pins_free(struct ibr_pins *pins)
 {
+	struct ibr_space *space = pins->space;
+
 	pins_unpin(pins, pins->nr_pages, pins->write);
-	atomic64_sub(pins->nr_pages, &pins->space->mm->pinned_vm);
-	if (atomic_dec_and_test(&pins->space->dead) && wq_has_sleeper(&pins_unpinned))
-		wake_up_all(&pins_unpinned);
+	atomic64_sub(pins->nr_pages, &space->mm->pinned_vm);
+	spin_lock_bh(&space->lock);
+	list_del(&pins->idle);
+	spin_unlock_bh(&space->lock);
+	if (wq_has_sleeper(&space->unpinned))
+		wake_up_all(&space->unpinned);
 	pins_destroy(pins);
 }
 
@@ -164,7 +168,8 @@ static void pins_unidle(struct ibr_pins *pins)
 static void pins_forget(struct ibr_pins *pins)
 {
 	interval_tree_remove(&pins->range, pins_tree(pins));
-	atomic_inc(&pins->space->dead);
+	pins->idle_since = jiffies;
+	list_add_tail(&pins->idle, &pins->space->dead);
 	pins_defer(pins, raw_cpu_ptr(&dead_pins));
 }
 
@@ -507,6 +512,8 @@ static struct ibr_space *space_alloc(struct mm_struct *mm)
 	space->found = RB_ROOT_CACHED;
 	space->hidden = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&space->idle);
+	INIT_LIST_HEAD(&space->dead);
+	init_waitqueue_head(&space->unpinned);
 	INIT_LIST_HEAD(&space->unmaps);
 	INIT_DELAYED_WORK(&space->age_work, space_age_work);
 	return space;
@@ -644,9 +651,23 @@ static bool pins_try_charge(struct ibr_space *space, unsigned long nr_pages, uns
 	return false;
 }
 
+/* Is all unpinned that was dead @then? */
+static bool space_unpinned(struct ibr_space *space, unsigned long then)
+{
+	const struct ibr_pins *oldest;
+	bool unpinned;
+
+	spin_lock_bh(&space->lock);
+	oldest = list_first_entry_or_null(&space->dead, struct ibr_pins, idle);
+	unpinned = !oldest || time_after(oldest->idle_since, then);
+	spin_unlock_bh(&space->lock);
+	return unpinned;
+}
+
 static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigned long limit)
 {
-	unsigned long idle;
+	unsigned long idle, then;
+	bool charged;
 
 	if (pins_try_charge(space, nr_pages, limit))
 		return true;
@@ -658,9 +679,14 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 		return true;
 	space_trim(space, 0);
 	pins_flush(space->mm, 0);
-	/* What somebody is just unpinning is in no list, and still charged. */
-	wait_event_killable(pins_unpinned, !atomic_read(&space->dead));
-	return pins_try_charge(space, nr_pages, limit);
+	/*
+	 * What somebody is just unpinning is in no list, and still charged. Neither he nor the worker that has the rest
+	 * (of ibr_pins_queue) waits for who waits here. What dies from now on, which may never end, is not waited for.
+	 */
+	then = jiffies;
+	wait_event_killable(space->unpinned, (charged = pins_try_charge(space, nr_pages, limit)) ||
+					     space_unpinned(space, then));
+	return charged || pins_try_charge(space, nr_pages, limit);
 }
 
 static bool pages_of_hugetlb(struct page **pages, unsigned long nr_pages)

@@ -14,6 +14,7 @@
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #define IBR_PINS_INLINE		3	/* pages of a buffer of 8 KiB, wherever it starts */
@@ -32,7 +33,7 @@ struct page;
  *	uses
  * @refs: by the notifier, by each range, and by each struct ibr_umem
  * @free_work: frees it, as the last reference may go where nobody can sleep
- * @dead: ranges of it that are to be unpinned, or just are
+ * @unpinned: woken when a range of it is
  * @watched: has a notifier; without, nothing stays pinned
  * @exiting: start_boottime of a task that ends, and waits for who uses regions here; of the last one, if there are more
  * @exit_left: for how long it still does, jiffies
@@ -41,6 +42,7 @@ struct page;
  * @found: ranges that transfers find, by address
  * @hidden: ranges that somebody uses, and nobody else is to find: being pinned, changed since, or never to be shared
  * @idle: those of @found that nobody uses, in the order in which they became so
+ * @dead: ranges that are to be unpinned, or just are, in the order in which they became so
  * @age_work: lets those go that have been idle for long; pending, it has a reference
  * @idle_pages: pages of these
  * @idle_max: at most so many
@@ -58,7 +60,7 @@ struct ibr_space {
 	struct ibr_user *user;
 	refcount_t refs;
 	struct work_struct free_work;
-	atomic_t dead;
+	wait_queue_head_t unpinned;
 	bool watched;
 	u64 exiting;
 	long exit_left;
@@ -67,6 +69,7 @@ struct ibr_space {
 	struct rb_root_cached found;
 	struct rb_root_cached hidden;
 	struct list_head idle;
+	struct list_head dead;
 	struct delayed_work age_work;
 	unsigned long idle_pages;
 	unsigned long idle_max;
@@ -81,10 +84,10 @@ struct ibr_space {
 
 /**
  * struct ibr_pins - a range of pinned user memory, whole pages
- * @range: their addresses; in space->found or space->hidden
+ * @range: their addresses; in space->found or space->hidden, unless it is dead
  * @space: whose, with a reference
- * @idle: in space->idle, or empty
- * @idle_since: jiffies
+ * @idle: in space->idle or space->dead, or empty
+ * @idle_since: since when, jiffies
  * @dead: in a list of those that wait to be unpinned
  * @pages: these
  * @nr_pages: how many

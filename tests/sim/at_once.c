@@ -8,11 +8,16 @@
  */
 #include "shim.h"
 
-/* Whoever waits lets the thread that unpins go on, to its end. */
-static void flusher_ends(void);
+/* Whoever waits lets the thread that unpins go on until he is woken, and is stuck if that ends without. */
+static bool others_go_on(void);
+static bool woken;
 #undef wait_event_killable
+#undef wq_has_sleeper
+#undef wake_up_all
+#define wq_has_sleeper(wq)			true
+#define wake_up_all(wq)				((void)(woken = true))
 #define wait_event_killable(wq, condition)	\
-	({ if (!(condition)) flusher_ends(); (condition) ? 0 : -EINTR; })
+	({ bool met_; while (!(met_ = (condition)) && others_go_on()); met_ ? 0 : -EINTR; })
 
 #include "pins.c"
 
@@ -28,6 +33,7 @@ static sem_t pinning, paused;
 static __thread bool teller;
 static bool pauses, over;
 static int looks;		/* of the other thread, while the teller pauses */
+static u64 now = 1;
 static struct mm_struct mm;
 static struct sim_task task;
 
@@ -44,19 +50,18 @@ void sim_might_sleep(const char *what) { }
 void sim_ref_bad(const char *what) { }
 bool sim_alloc_refuse(gfp_t flags) { return false; }
 bool sim_page_of_file(const struct page *page) { return false; }
-u64 sim_now(void) { return 1; }
+u64 sim_now(void) { return now; }
 void *sim_alloc(size_t size, gfp_t gfp, const char *who) { return calloc(1, size); }
 void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp) { return calloc(1, sizeof(struct ibr_pins)); }
 void kmem_cache_free(struct kmem_cache *cache, void *object) { free(object); }
 
-static unsigned long unpinned;		/* pages, by this thread */
-static bool unpinning_stops;		/* by the thread that unpins */
-static __thread bool flusher;
+static unsigned long unpinned;		/* pages */
+static __thread bool flusher;		/* the thread that unpins, which stops before each range */
 static sem_t stopped, go_on;
 
 void unpin_user_pages(struct page **pages, unsigned long count)
 {
-	if (flusher && unpinning_stops) {
+	if (flusher) {
 		sem_post(&stopped);
 		sem_wait(&go_on);
 	}
@@ -343,42 +348,129 @@ static bool unpinned_for_room(void)
 
 static pthread_t flushing;
 static bool flusher_over;
+static int waited;			/* for so many ranges */
+static bool stuck;
 
-static void *flush_stopping(void *argument)
+static void *flush_stopping(void *what)
 {
 	flusher = true;
-	ibr_pins_flush();
+	((void (*)(void))what)();
+	flusher_over = true;
+	sem_post(&stopped);
 	return NULL;
+}
+
+static void flusher_starts(void (*what)(void))
+{
+	sem_init(&stopped, 0, 0);
+	sem_init(&go_on, 0, 0);
+	flusher_over = stuck = false;
+	waited = 0;
+	pthread_create(&flushing, NULL, flush_stopping, what);
+	sem_wait(&stopped);
+}
+
+static void flusher_goes_on(void)
+{
+	sem_post(&go_on);
+	sem_wait(&stopped);
 }
 
 static void flusher_ends(void)
 {
-	sem_post(&go_on);
-	if (!flusher_over)
-		pthread_join(flushing, NULL);
-	flusher_over = true;
+	while (!flusher_over)
+		flusher_goes_on();
+	pthread_join(flushing, NULL);
+}
+
+static struct ibr_pins *in_use[50];	/* that are let go of, one after the other, while somebody waits */
+static int left_in_use;
+
+static bool others_go_on(void)
+{
+	woken = false;
+	while (!woken) {
+		stuck = flusher_over;
+		if (stuck)
+			return false;
+		now += NSEC_PER_SEC / HZ;
+		if (left_in_use)
+			ibr_pins_put(in_use[--left_in_use]);
+		waited++;
+		flusher_goes_on();
+	}
+	return true;
+}
+
+static struct ibr_pins *pin_page(struct ibr_space *space, int place, unsigned long limit)
+{
+	return ibr_pins_get(space, FIRST + place * APART, PAGE_SIZE, true, limit);
+}
+
+static bool give_back(struct ibr_space *space, struct ibr_pins *pins)
+{
+	bool good = !IS_ERR(pins);
+
+	if (good)
+		ibr_pins_put(pins);
+	ibr_space_put(space);
+	pins_flush_work(NULL);
+	return good && !stuck;
 }
 
 /* Another one is unpinning what the process has let go of, and nobody finds it any more; it is still charged. */
 static bool room_while_unpinned(void)
 {
 	struct ibr_space *space = space_make(0);
-	struct ibr_pins *pins = pin(space, 1);
+	struct ibr_pins *pins;
 
-	ibr_pins_put(pins);
-	sem_init(&stopped, 0, 0);
-	sem_init(&go_on, 0, 0);
-	unpinning_stops = true;
-	pthread_create(&flushing, NULL, flush_stopping, NULL);
-	sem_wait(&stopped);
-	pins = ibr_pins_get(space, FIRST + APART, PAGE_SIZE, true, 1);
+	ibr_pins_put(pin_page(space, 0, IBR_LIMIT_OWN));
+	flusher_starts(ibr_pins_flush);
+	pins = pin_page(space, 1, 1);
 	flusher_ends();
-	unpinning_stops = false;
-	if (!IS_ERR(pins))
-		ibr_pins_put(pins);
-	ibr_space_put(space);
-	ibr_pins_flush();
-	return !IS_ERR(pins);
+	return give_back(space, pins) && waited == 1;
+}
+
+/* ... and of the second one that is unpinned he is not in need. */
+static bool room_before_all_unpinned(void)
+{
+	struct ibr_space *space = space_make(0);
+	struct ibr_pins *pins, *first = pin_page(space, 0, IBR_LIMIT_OWN), *second = pin_page(space, 1, IBR_LIMIT_OWN);
+
+	ibr_pins_put(first);
+	ibr_pins_put(second);
+	flusher_starts(ibr_pins_flush);
+	pins = pin_page(space, 2, 2);
+	flusher_ends();
+	return give_back(space, pins) && waited == 1;
+}
+
+static void flush_on(void)
+{
+	while (!llist_empty(raw_cpu_ptr(&dead_pins)))
+		ibr_pins_flush();
+}
+
+/* There is always something that waits to be unpinned, as others go on to let go of some, but never enough room. */
+static bool no_room_while_others_go_on(void)
+{
+	struct ibr_space *space = space_make(0);
+	struct ibr_pins *pins;
+	bool good;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(in_use); i++)
+		in_use[i] = pin_page(space, i, IBR_LIMIT_OWN);
+	ibr_pins_put(in_use[--i]);
+	flusher_starts(flush_on);
+	left_in_use = i;
+	pins = pin_page(space, i, 0);
+	good = pins == ERR_PTR(-EPERM) && !stuck && waited == 1;
+	while (left_in_use)
+		ibr_pins_put(in_use[--left_in_use]);
+	flusher_ends();
+	give_back(space, pins);
+	return good;
 }
 
 int main(void)
@@ -395,6 +487,8 @@ int main(void)
 	passed += unpinned_by_worker();
 	passed += unpinned_for_room();
 	passed += room_while_unpinned();
-	printf("%d passed, %d failed\n", passed, 6 - passed);
-	return passed != 6;
+	passed += room_before_all_unpinned();
+	passed += no_room_while_others_go_on();
+	printf("%d passed, %d failed\n", passed, 8 - passed);
+	return passed != 8;
 }
