@@ -97,10 +97,13 @@ static void pins_defer(struct ibr_pins *pins, struct llist_head *list)
 		queue_delayed_work(ibr_pins_queue, &dead_work, msecs_to_jiffies(FLUSH_DELAY_MS));
 }
 
-/* Unpin what is in a list of @mm, and so many pages of others; what is left is the worker's, as it may take seconds. */
+/*
+ * Unpin what is in a list of @mm, and so many pages of others; what is left is the worker's, as it may take seconds.
+ * What takes long here comes last: others may be waiting for theirs.
+ */
 static void pins_free_list(struct llist_head *list, const struct mm_struct *mm, unsigned long pages)
 {
-	struct llist_node *dead;
+	struct llist_node *dead, *last = NULL;
 	struct ibr_pins *pins, *next;
 
 	if (llist_empty(list))
@@ -109,12 +112,19 @@ static void pins_free_list(struct llist_head *list, const struct mm_struct *mm, 
 	llist_for_each_entry_safe(pins, next, dead, dead) {
 		bool own = pins->space->mm == mm;
 
-		if (own || pins->nr_pages <= pages) {
-			pages -= own ? 0 : pins->nr_pages;
-			pins_free(pins);
-		} else {
+		if (!own && pins->nr_pages > pages) {
 			pins_defer(pins, &dead_rest);
+		} else if (own || pins->nr_pages > FLUSH_PAGES) {
+			pins->dead.next = last;
+			last = &pins->dead;
+		} else {
+			pages -= pins->nr_pages;
+			pins_free(pins);
 		}
+		cond_resched();
+	}
+	llist_for_each_entry_safe(pins, next, last, dead) {
+		pins_free(pins);
 		cond_resched();
 	}
 }

@@ -473,6 +473,30 @@ static bool no_room_while_others_go_on(void)
 	return good;
 }
 
+static void flush_own(void)
+{
+	pins_flush(&mm, 0);
+}
+
+/* Who unpins what takes long, all of his own or a worker, does not keep back meanwhile what others need. */
+static bool room_while_others_are_unpinned(void (*what)(void), unsigned long pages, int waits)
+{
+	static struct mm_struct other_mm;
+	struct ibr_space *space = space_make(0), *other = space_make(0);
+	struct ibr_pins *others, *own, *pins;
+
+	other->mm = &other_mm;
+	others = pin_page(other, 0, IBR_LIMIT_OWN);
+	own = pin(space, pages);
+	ibr_pins_put(others);
+	ibr_pins_put(own);
+	flusher_starts(what);
+	pins = pin_page(other, 2, 1);
+	flusher_ends();
+	ibr_space_put(space);
+	return give_back(other, pins) && waited == waits;
+}
+
 int main(void)
 {
 	int passed = 0;
@@ -489,6 +513,8 @@ int main(void)
 	passed += room_while_unpinned();
 	passed += room_before_all_unpinned();
 	passed += no_room_while_others_go_on();
-	printf("%d passed, %d failed\n", passed, 8 - passed);
-	return passed != 8;
+	passed += room_while_others_are_unpinned(flush_own, 1, 0);
+	passed += room_while_others_are_unpinned(pins_flush_all, 5000, 1);
+	printf("%d passed, %d failed\n", passed, 10 - passed);
+	return passed != 10;
 }
