@@ -649,16 +649,17 @@ struct ibr_space *ibr_space_current(struct ibr_space *space)
 
 static bool pins_try_charge(struct ibr_space *space, unsigned long nr_pages, unsigned long limit)
 {
+	s64 charged = atomic64_read(&space->mm->pinned_vm);
 	bool own = limit == IBR_LIMIT_OWN;
 
 	if (own)
 		limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	if ((u64)atomic64_add_return(nr_pages, &space->mm->pinned_vm) <= limit)
-		return true;
-	if (own && ibr_pins_limit() == ULONG_MAX)
-		return true;
-	atomic64_sub(nr_pages, &space->mm->pinned_vm);
-	return false;
+	/* What is refused is not charged for a moment either: others may find room for less. */
+	do {
+		if ((u64)charged + nr_pages > limit && !(own && ibr_pins_limit() == ULONG_MAX))
+			return false;
+	} while (!atomic64_try_cmpxchg(&space->mm->pinned_vm, &charged, charged + nr_pages));
+	return true;
 }
 
 /* Is all unpinned that was dead @then? */

@@ -8,6 +8,11 @@
  */
 #include "shim.h"
 
+/* Between the two looks at how much is charged. */
+static bool others_pin(void);
+#undef ns_capable_noaudit
+#define ns_capable_noaudit(ns, x)	others_pin()
+
 /* Whoever waits lets the thread that unpins go on until he is woken, and is stuck if that ends without. */
 static bool others_go_on(void);
 static bool woken;
@@ -497,6 +502,29 @@ static bool room_while_others_are_unpinned(void (*what)(void), unsigned long pag
 	return give_back(other, pins) && waited == waits;
 }
 
+static struct ibr_space *pinning_too;
+static struct ibr_pins *pinned_too;
+
+static bool others_pin(void)
+{
+	struct ibr_space *space = pinning_too;
+
+	pinning_too = NULL;
+	if (space)
+		pinned_too = pin_page(space, 1, IBR_LIMIT_OWN);
+	return false;
+}
+
+/* Somebody asks for more than there is room for, and another one at that moment for less. */
+static bool room_while_refused(void)
+{
+	struct ibr_space *space = space_make(0);
+
+	task.memlock = 10 * PAGE_SIZE;
+	pinning_too = space;
+	return pin(space, 20) == ERR_PTR(-EPERM) && give_back(space, pinned_too);
+}
+
 int main(void)
 {
 	int passed = 0;
@@ -515,6 +543,7 @@ int main(void)
 	passed += no_room_while_others_go_on();
 	passed += room_while_others_are_unpinned(flush_own, 1, 0);
 	passed += room_while_others_are_unpinned(pins_flush_all, 5000, 1);
-	printf("%d passed, %d failed\n", passed, 10 - passed);
-	return passed != 10;
+	passed += room_while_refused();
+	printf("%d passed, %d failed\n", passed, 11 - passed);
+	return passed != 11;
 }

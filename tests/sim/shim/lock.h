@@ -112,6 +112,7 @@ typedef struct {
 #define atomic64_add(i, v)	((void)((v)->counter += (s64)(i)))
 #define atomic64_sub(i, v)	((void)((v)->counter -= (s64)(i)))
 #define atomic64_add_return(i, v)	((v)->counter += (s64)(i))
+#define atomic64_try_cmpxchg(v, old, new)	try_cmpxchg(&(v)->counter, old, new)
 
 /* Reference counts; one that was 0 may not come back, nor go below. */
 typedef struct {
