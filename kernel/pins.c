@@ -909,7 +909,8 @@ struct ibr_pins *ibr_pins_get(struct ibr_space *space, unsigned long start, unsi
 	spin_lock_bh(&space->lock);
 	settled = !space->invalidating;
 	share = settled && space->watched && space->openers;
-	pins->permitted = space->permissions;
+	/* A change may have been announced that page tables do not show yet: who finds it first looks. */
+	pins->permitted = space->permissions - 1;
 	interval_tree_insert(&pins->range, &space->hidden);
 	spin_unlock_bh(&space->lock);
 

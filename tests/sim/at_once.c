@@ -8,6 +8,10 @@
  */
 #include "shim.h"
 
+/* What the process may do with its memory is what the test says. */
+#undef find_vma
+#define find_vma(mm, at)		(&memory)
+
 /* Between the two looks at how much is charged. */
 static bool others_pin(void);
 #undef ns_capable_noaudit
@@ -23,6 +27,8 @@ static bool woken;
 #define wake_up_all(wq)				((void)(woken = true))
 #define wait_event_killable(wq, condition)	\
 	({ bool met_; while (!(met_ = (condition)) && others_go_on()); met_ ? 0 : -EINTR; })
+
+static struct vm_area_struct memory = { 0, -1ul, 0, VM_READ | VM_WRITE };
 
 #include "pins.c"
 
@@ -109,9 +115,13 @@ void sim_lock_release(struct sim_lock *l)
 	}
 }
 
+static bool writable = true;		/* so page tables say */
+
 /* The one that fails does when the other one has come to it. */
 int pin_user_pages_fast(unsigned long start, int count, unsigned int flags, struct page **pages)
 {
+	if (!writable)
+		return -EFAULT;
 	if (pauses) {
 		sem_post(&pinning);
 		sem_wait(&paused);
@@ -502,6 +512,25 @@ static bool room_while_others_are_unpinned(void (*what)(void), unsigned long pag
 	return give_back(other, pins) && waited == waits;
 }
 
+/* mprotect() has announced that memory is to be read only, which page tables do not say yet. */
+static bool protected_while_pinned(void)
+{
+	struct ibr_space *space = space_make(0);
+	const struct mmu_notifier_range protect = {
+		.mm = &mm, .start = FIRST, .end = FIRST + PAGE_SIZE, .event = MMU_NOTIFY_PROTECTION_VMA,
+	};
+	struct ibr_pins *pins, *first;
+
+	space_invalidate_start(&space->notifier, &protect);
+	first = pin_page(space, 0, IBR_LIMIT_OWN);
+	writable = false;
+	memory.vm_flags = VM_READ;
+	pins = pin_page(space, 0, IBR_LIMIT_OWN);
+	writable = true;
+	memory.vm_flags |= VM_WRITE;
+	return give_back(space, first) && pins == ERR_PTR(-EFAULT);
+}
+
 static struct ibr_space *pinning_too;
 static struct ibr_pins *pinned_too;
 
@@ -543,7 +572,8 @@ int main(void)
 	passed += no_room_while_others_go_on();
 	passed += room_while_others_are_unpinned(flush_own, 1, 0);
 	passed += room_while_others_are_unpinned(pins_flush_all, 5000, 1);
+	passed += protected_while_pinned();
 	passed += room_while_refused();
-	printf("%d passed, %d failed\n", passed, 11 - passed);
-	return passed != 11;
+	printf("%d passed, %d failed\n", passed, 12 - passed);
+	return passed != 12;
 }
