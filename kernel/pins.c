@@ -866,8 +866,13 @@ static struct ibr_pins *pins_find(struct ibr_space *space, unsigned long first, 
 	spin_lock_bh(&space->lock);
 	space->hits += good;
 	space->misses += !good;
-	if (!good)
+	if (!good && pins->users == 1) {
+		/* It would be found, and refused, again, and another one is about to be pinned. */
+		pins->users = 0;
+		pins_forget(pins);
+	} else if (!good) {
 		pins_put(pins, 1);
+	}
 	spin_unlock_bh(&space->lock);
 	return good ? pins : NULL;
 }

@@ -531,6 +531,30 @@ static bool protected_while_pinned(void)
 	return give_back(space, first) && pins == ERR_PTR(-EFAULT);
 }
 
+/* What is write-protected by userfaultfd is looked at each time, and refused, but not kept each time. */
+static bool refused_is_not_kept(void)
+{
+	struct ibr_space *space = space_make(0);
+	bool good = true;
+	int i;
+
+	space->idle_max = 100;
+	memory.vm_flags |= VM_UFFD_WP;
+	for (i = 0; i < 5; i++) {
+		struct ibr_pins *pins = pin_page(space, 0, IBR_LIMIT_OWN);
+
+		good &= !IS_ERR(pins);
+		if (!IS_ERR(pins))
+			ibr_pins_put(pins);
+	}
+	memory.vm_flags &= ~VM_UFFD_WP;
+	good &= space->idle_pages == 1;
+	space_trim(space, 0);
+	pins_flush_all();
+	sim_free(space);
+	return good;
+}
+
 static struct ibr_space *pinning_too;
 static struct ibr_pins *pinned_too;
 
@@ -573,7 +597,8 @@ int main(void)
 	passed += room_while_others_are_unpinned(flush_own, 1, 0);
 	passed += room_while_others_are_unpinned(pins_flush_all, 5000, 1);
 	passed += protected_while_pinned();
+	passed += refused_is_not_kept();
 	passed += room_while_refused();
-	printf("%d passed, %d failed\n", passed, 12 - passed);
-	return passed != 12;
+	printf("%d passed, %d failed\n", passed, 13 - passed);
+	return passed != 13;
 }
