@@ -254,7 +254,8 @@ static bool qp_arm(struct ibr_qp *qp, struct ib_cq *cq)
 {
 	int ret = ib_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
 
-	if (unlikely(ret < 0))
+	/* Once: to fail asks for a poll, which may come here again until the queue pair is made anew. */
+	if (unlikely(ret < 0) && !READ_ONCE(qp->failed))
 		qp_fail(qp, ret);
 	return ret > 0;
 }
