@@ -81,7 +81,7 @@ ring-in-use | memory\|Segmentation\|progress\|WARN | late=5000 loss=300000 modes
 kick-lost | wake | wr_max=8 interrupt=500000 post_ns=3000 softirq_us=20 modes=2 messages=300 size_max=70000 delay_ns=5000 | transport/verbs.c | s/ [|][|] test_bit\(IBR_QP_AGAIN, &qp->state\)//
 blocked-for-good | wake | modes=96 messages=400 size_max=3000 big=0 nodes=2 endpoints=1 levels=15 app_us=100 batch=64 closes=8 eager_max=1500 delay_ns=20000000 faults_ms=200 restarts=0 | send.c | s/(waiting. \*\/\n)\tibr_outflow_wake\(flow\);/$1/
 deaf-unnoticed | progress\|silence\|status | wedges=4 modes=32 restarts=0 closes=0 alloc=0 peer_timeout_ms=30000 | path.c | s/IBR_DEAF_MS \* NSEC_PER_MSEC\)\n\t\tpath_break\(path, -ETIMEDOUT\);/IBR_DEAF_MS * NSEC_PER_MSEC)\n\t\tpath->look_at = path->now;/
-arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=32 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\) && .*?\n\t\tqp_fail\(qp, ret\);\n//
+arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=96 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\) && .*?\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\tWRITE_ONCE\(qp->armed, true\);\n\tret = ib_req_notify_cq.*?;\n\treturn ret \?: /\treturn /
 mtu-untold | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 | device.c | s/\tif \(less\)\n\t\tibr_paths_break.*?;\n//
 mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(link->packet_max > READ_ONCE\(link->qp->port->mtu\)\)\n.*?;\n\telse //
