@@ -51,6 +51,8 @@ int sim_submit(struct ibr_endpoint *endpoint, const struct ibrelk_command *comma
 /* sim_check_all() - whatever must hold at any time. Context: nothing is running */
 void sim_check_all(void);
 void sim_check_endpoint(const struct ibr_endpoint *endpoint);
+/* sim_busy() - some receiver has a transfer under way */
+bool sim_busy(void);
 /* sim_check_quiet() - what must hold when nothing is under way; @gentle: and nothing has ended a flow */
 void sim_check_quiet(bool gentle);
 /* sim_describe() - what waits for what, for a run that is stuck */

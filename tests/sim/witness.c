@@ -678,6 +678,18 @@ static void check_known(const struct ibr_path *path)
 	ibr_port_put(port);
 }
 
+bool sim_busy(void)
+{
+	const struct ibr_inflow *in;
+	u32 i;
+
+	for (i = 0; i < path_count; i++)
+		list_for_each_entry(in, &paths[i]->inflows, on_path)
+			if (!list_empty(&in->transfers))
+				return true;
+	return false;
+}
+
 void sim_check_quiet(bool gentle)
 {
 	const struct ibr_path *path, *back;
