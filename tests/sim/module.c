@@ -177,16 +177,21 @@ u32 sim_mtu(u32 node)
 	return nodes[node].mtu ?: (u32)sim_config.mtu;
 }
 
-void sim_set_mtu(u32 node, u32 bytes)
+/* That of a network device would have all devices looked at, and those of other nodes on behalf of this one. */
+static void port_event(u32 node, enum ib_event_type type)
 {
-	struct ib_event event = { .event = IB_EVENT_PORT_ACTIVE };
+	struct ib_event event = { .event = type };
 	struct ib_event_handler *events = nodes[node].device.events;
 
-	sim_trace("node %u: packets of %u bytes", node, bytes);
-	nodes[node].mtu = bytes;
-	/* That of a network device would have all devices looked at, and those of other nodes on behalf of this one. */
 	if (events)
 		events->handler(events, &event);
+}
+
+void sim_set_mtu(u32 node, u32 bytes)
+{
+	sim_trace("node %u: packets of %u bytes", node, bytes);
+	nodes[node].mtu = bytes;
+	port_event(node, IB_EVENT_PORT_ACTIVE);
 }
 
 int sim_pkey(u32 node)
@@ -196,13 +201,9 @@ int sim_pkey(u32 node)
 
 void sim_set_pkey(u32 node, int index)
 {
-	struct ib_event event = { .event = IB_EVENT_PKEY_CHANGE };
-	struct ib_event_handler *events = nodes[node].device.events;
-
 	sim_trace("node %u: the default partition is number %d", node, index);
 	nodes[node].pkey = index;
-	if (events)
-		events->handler(events, &event);
+	port_event(node, IB_EVENT_PKEY_CHANGE);
 }
 
 int ib_find_cached_pkey(struct ib_device *device, u32 num, u16 key, u16 *index)
