@@ -132,6 +132,8 @@ struct ibr_link {
 	u32 token;			/* ours, as we have told the peer */
 	u32 number;			/* of our queue pair, likewise */
 	u16 packet_max;			/* what we can take */
+	u16 route_max;			/* what the way bears */
+	u16 heard_max;			/* active, datagrams: least packet_max of the peer's HELLOs meanwhile, or 0 */
 	struct ibr_remote remote;
 };
 
@@ -166,7 +168,10 @@ struct ibr_cm {
 	struct ibr_link *up;
 	bool wanted;			/* the path waits for the outcome */
 	bool refresh;			/* datagrams: the address handle is wanted anew, whatever is known */
+	bool told;			/* datagrams: the peer was told something by this effort */
+	int breaks;			/* told: the port's, before that */
 	unsigned int attempts;
+	unsigned int doubts;		/* of this effort: answers that were maybe older than a HELLO */
 	unsigned long deadline;		/* jiffies; of the whole effort */
 	unsigned long timer_at;		/* jiffies */
 	int error;			/* of the last attempt */
@@ -470,7 +475,7 @@ static void link_agree(struct ibr_link *link, const struct wire_hello *theirs)
 	__le32 high;
 
 	hello_remote(theirs, remote);
-	remote->packet_max = min(link->packet_max, remote->packet_said);
+	remote->packet_max = min3(link->packet_max, link->route_max, remote->packet_said);
 	if (link->cm->path->transport->type == IB_QPT_UD) {
 		high = cpu_to_le32(max(link->token, remote->token));
 		remote->secret = rel_crc32c(min(link->token, remote->token), &high, sizeof(high));
@@ -694,12 +699,11 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		}
 	}
 	/*
-	 * Packets have become shorter since the peer was told, or the queue pair of datagrams is another one; and
-	 * ibr_paths_break() may have come before it was up.
+	 * What the peer was told does not hold any more, and ibr_paths_break() came before the path was up. Of datagrams
+	 * he may know it by a call or by an answer, whichever; of a connection only what made it.
 	 */
-	if (link->packet_max > READ_ONCE(link->qp->port->mtu))
-		ibr_path_broken(path, link->qp, -EMSGSIZE);
-	else if (link->number != READ_ONCE(link->qp->number))
+	if (ud ? cm->breaks != atomic_read(&link->qp->port->breaks) :
+		 link->packet_max > READ_ONCE(link->qp->port->mtu))
 		ibr_path_broken(path, link->qp, -ECONNRESET);
 	link->state = LINK_UP;
 	if (link->passive) {
@@ -743,9 +747,16 @@ static int link_open(struct ibr_link *link)
 	port = ibr_port_find(id->device, id->port_num);
 	if (!port)
 		return -ENODEV;
+	if (!link->cm->told) {
+		link->cm->told = true;
+		link->cm->breaks = atomic_read(&port->breaks);
+		smp_rmb(); /* what is told comes later; pairs with the barrier of atomic_inc_return() */
+	}
 	link->packet_max = min_t(u32, READ_ONCE(port->mtu), IBR_PACKET_MAX);
-	if (id->route.path_rec)
-		link->packet_max = min_t(u32, link->packet_max, ib_mtu_enum_to_int(id->route.path_rec->mtu));
+	link->route_max = id->route.path_rec ? ib_mtu_enum_to_int(id->route.path_rec->mtu) : IBR_PACKET_MAX;
+	/* Who answers a call for datagrams knows no way yet, and both have to tell the same. */
+	if (type != IB_QPT_UD)
+		link->packet_max = min(link->packet_max, link->route_max);
 	link->nonce = get_random_u64();
 	/* (A lane speaks of a life that has its token; if it is over, that is found out when the lane is up.) */
 	ret = link->cm->lane ? 0 : ibr_path_renew_token(path);
@@ -889,12 +900,16 @@ static void cm_begin(struct ibr_cm *cm)
 {
 	cm->deadline = jiffies + msecs_to_jiffies(READ_ONCE(connect_timeout_ms));
 	cm->attempts = !!cm->active;
+	if (!cm->active)
+		cm->told = false;
+	cm->doubts = 0;
 	cm->error = 0;
 	cm_call(cm);
 }
 
 static int connect_start(struct ibr_path *path, bool lane)
 {
+	struct ibr_link *waiting = NULL;
 	struct ibr_cm *cm;
 
 	lockdep_assert_held(&path->connect_lock);
@@ -904,11 +919,13 @@ static int connect_start(struct ibr_path *path, bool lane)
 	if (!cm->wanted) {
 		cm->wanted = true;
 		/* Datagrams: whoever wants it himself waits for nobody, who may be waiting for us. */
-		if (cm->passive && cm_type(cm) == IB_QPT_UD) {
-			cm_answer_ud(cm, cm->passive);
-			link_drop(&cm->passive);
-		}
+		if (cm_type(cm) == IB_QPT_UD)
+			swap(waiting, cm->passive);
 		cm_begin(cm);
+		if (waiting) {
+			cm_answer_ud(cm, waiting);
+			link_close(waiting);
+		}
 	}
 	cm_put(cm);
 	return 0;
@@ -970,6 +987,8 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct i
 {
 	bool known = path_knows(cm->path, remote, le32_to_cpu(link->hello.qpn));
 
+	if (cm->active && cm->active->state == LINK_CALLING)
+		cm->active->heard_max = min_not_zero(cm->active->heard_max, remote->packet_said);
 	if (cm->wanted || known) {
 		cm_answer_ud(cm, link);
 		link_close(link);
@@ -1045,6 +1064,15 @@ static void cm_established(struct ibr_cm *cm, struct ibr_link *link, struct link
 	if (event->verdict != WIRE_OK || hello->step != WIRE_WELCOME || !hello_sane(hello) ||
 	    hello->mode != cm->path->key.mode || le64_to_cpu(hello->echo) != link->nonce) {
 		cm_retry(cm, -EPROTO, RETRY_MS);
+		return;
+	}
+	/*
+	 * Nothing says whether this was sent before the HELLO that has come meanwhile. Whatever else has changed, he
+	 * will not hear us, and that is noticed; but only what is longer than he takes now would never arrive.
+	 */
+	if (link->heard_max && link->heard_max < le16_to_cpu(hello->packet_max) && cm->doubts < LOOKUPS_MAX) {
+		cm->doubts++;
+		cm_retry(cm, -ECONNRESET, 0);
 		return;
 	}
 	link_agree(link, hello);

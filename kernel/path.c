@@ -644,10 +644,12 @@ void ibr_path_broken(struct ibr_path *path, struct ibr_qp *qp, int error)
 	spin_unlock_bh(&path->lock);
 }
 
-void ibr_paths_break(const struct ibr_port *port, const struct ibr_qp *qp, int error)
+void ibr_paths_break(struct ibr_port *port, const struct ibr_qp *qp, int error)
 {
 	struct ibr_path *path;
 
+	/* Between the change, which is made, and the path's lock: whoever is not up yet sees that it has come. */
+	atomic_inc_return(&port->breaks);
 	mutex_lock(&table_lock);
 	list_for_each_entry(path, &path_list, all) {
 		spin_lock_bh(&path->lock);

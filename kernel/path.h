@@ -349,13 +349,13 @@ void ibr_path_mourn(const struct ibr_path *path);
 void ibr_path_suspect(struct ibr_path *path);
 /**
  * ibr_paths_break() - what paths have agreed with their peers does not hold any more: they have to do it anew
- * @port: all that are up by a queue pair of this one
+ * @port: all that are up by a queue pair of this one, or come up by what was told before (its breaks)
  * @qp: ... or only by this queue pair; NULL: any
  * @error: why, negative errno
  *
  * Context: process.
  */
-void ibr_paths_break(const struct ibr_port *port, const struct ibr_qp *qp, int error);
+void ibr_paths_break(struct ibr_port *port, const struct ibr_qp *qp, int error);
 /** ibr_paths_drop_endpoint() - end every incoming flow of an endpoint, and say so. Context: process */
 void ibr_paths_drop_endpoint(const struct ibr_endpoint *endpoint);
 /** ibr_paths_dump() - fill up to @max entries. Return: how many paths exist. Context: process */

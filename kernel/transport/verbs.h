@@ -83,6 +83,7 @@ enum ibr_link_layer {
  * @num: the device's number for it; immutable
  * @layer: immutable
  * @ud: its datagram queue pair, or NULL; changes under device.c's table lock
+ * @breaks: how often ibr_paths_break() was called for it
  * @addrs: its addresses, likewise
  * @mtu: bytes of one packet's payload, likewise
  * @reason: why it is not usable, or empty; likewise
@@ -94,6 +95,7 @@ struct ibr_port {
 	enum ibr_link_layer layer;
 	u32 mtu;
 	struct ibr_qp *ud;
+	atomic_t breaks;
 	struct list_head addrs;
 	char reason[64];
 	atomic64_t drops[WIRE_VERDICTS];

@@ -84,7 +84,8 @@ deaf-unnoticed | progress\|silence\|status | wedges=4 modes=32 restarts=0 closes
 arm-ignored | progress\|silence\|wake\|status | arm_errors=100000 modes=96 loss=0 restarts=0 | transport/verbs.c | s/\tif \(unlikely\(ret < 0\) && .*?\n\t\tqp_fail\(qp, ret\);\n//
 arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 restarts=0 | transport/verbs.c | s/\tWRITE_ONCE\(qp->armed, true\);\n\tret = ib_req_notify_cq.*?;\n\treturn ret \?: /\treturn /
 mtu-untold | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 | device.c | s/\tif \(less\)\n\t\tibr_paths_break.*?;\n//
-mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(link->packet_max > READ_ONCE\(link->qp->port->mtu\)\)\n.*?;\n\telse //
+mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/\(ud \? cm->breaks != .*? :/(ud ? false :/
+mtu-overtaken | progress | --usual --seed 2688 modes=64 messages=66 size_max=9000 app_us=50000 cm_delay_us=200000 partitions=3 partition_ms=2500 mtu_changes=12 faults_ms=8000 | connect.c | s/link->heard_max && link->heard_max </false \&\& link->heard_max </
 unpaid-count | count | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/\tflow->unpaid--;\n//
 unpaid-bound | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/if \(flow->unpaid < flow->unpaid_max [|][|] cost/if (flow->unpaid <= flow->unpaid_max || cost/
 unpaid-step | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | drive.c | s/: max\(flow->unpaid_max, IBR_UNPAID_STEP\)/: 2 * flow->unpaid_max + 1/
@@ -168,7 +169,7 @@ regions-more | leak | streams regions | transport/mr.c | s/\t\tmrs_destroy_qp\(m
 regions-untold | progress | streams regions-stuck-removed | device.c | s/\tibr_mrs_stop\(device->mrs\);\n//
 regions-taken | streams | streams regions-stuck | transport/mr.c | s/(\tib_drain_sq\(mrs->qp\);\n\treturn) ret;/$1 0;/
 datagrams-early | datagrams | streams datagrams-unready | transport/verbs.c | s/\tif \(moved\)\n/\tif (moved || ret)\n/
-datagrams-number | streams | streams datagrams-told | connect.c | s/\telse if \(link->number != READ_ONCE\(link->qp->number\)\)\n.*?;\n//
+datagrams-number | streams | streams datagrams-told | connect.c | s/\(ud \? cm->breaks != .*? :/(ud ? false :/
 datagrams-often | datagrams | streams datagrams-again | transport/verbs.c | s/qp->pause_ms = clamp\(.*?;/;/
 datagrams-slow | streams | streams datagrams-again | transport/verbs.c | s/\t\tqp->pause_ms = 0;\n/\t\t;\n/
 datagrams-spoilt | streams | streams datagrams-spoilt | transport/verbs.c | s/(\treturn qp_back_ud\(qp\);\n\nerr_cqs)/\tWRITE_ONCE(qp->spoilt, false);\n$1/
