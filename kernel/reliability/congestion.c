@@ -29,7 +29,7 @@
 #define WINDOW_FIRST	(8 * ONE_PKT)	/* at first, and after a pause: any eager message */
 #define WARY_ROUNDS	64		/* round trips after a cut by loss; 1 packet in 1000 makes half of them wary */
 #define SCALE_MAX	4		/* small windows: the target is at most so many times farther away */
-#define DECREASE_MAX	2		/* at most to 1/2 (Swift's max_mdf) */
+#define DECREASE_MAX	2		/* by delay at most to 1/2 (Swift's max_mdf) */
 #define LOST_FREE	1		/* packets lost in a round trip without saying anything ... */
 #define LOST_SHARE	8		/* ... and one of so many */
 #define PAUSE_NS	10000000000ull	/* after which the smallest round trip is learned anew */

@@ -11,7 +11,7 @@
  *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
  *    packet, that packet is sent again, once, if the window allows it (RFC 8985 has it sent anyway, which costs
  *    more than it gains where many senders fill a queue). Its ACK lets RACK find the rest. For want of credit it only
- *    asks, and then it is the credit of the answer that tells what is lost.
+ *    asks, and then it is the answer that tells what is lost.
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that
  *    anything is lost: so it asks, by a packet without payload, and nothing that would have to be
  *    acknowledged is sent until there is an answer. What was in flight by then and is not in the answer is

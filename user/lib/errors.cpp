@@ -120,7 +120,7 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, EUSERS,
 		"the peer's endpoint, or its node, talks to as many endpoints as it may already"},
 	{IBRELK_CALL_COMPLETION, EHOSTUNREACH,
-		"the peer does not answer: check its address, ibrelk.ko there, and ibrelk show paths here"},
+		"the peer does not answer: check its address, the way there, and ibrelk show paths here"},
 	{IBRELK_CALL_COMPLETION, ENETUNREACH, "no port of this node has a way to that address"},
 	{IBRELK_CALL_COMPLETION, ETIMEDOUT, "the peer stopped answering"},
 	{IBRELK_CALL_COMPLETION, ECONNRESET, "the peer restarted, or its endpoint is gone"},

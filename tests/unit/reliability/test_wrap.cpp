@@ -19,11 +19,16 @@ struct Outcome {
 	bool operator==(const Outcome &) const = default;
 };
 
-Outcome outcome(bool native, u32 start, u32 peer_start, u64 seed)
+Outcome outcome(
+	bool native, u32 start, u32 peer_start, u64 seed, const rel_congestion_ops *congestion = nullptr)
 {
 	rel_config left = config_usual();
 
 	left.native = native;
+	if (congestion) {
+		left.congestion = congestion;
+		left.target_us = 100;
+	}
 	left.window_pkts = 32;
 	left.credit_pkts = 48;
 	left.peer_credit_pkts = 48;
@@ -89,6 +94,17 @@ TEST_P(Wrap, numbers_begin_anywhere)
 			FAIL() << below << " below the wrap: " << broken.what();
 		}
 	}
+}
+
+// The same for the rounds of the window that follows delay and loss.
+TEST_P(Wrap, rounds_of_a_window_that_changes)
+{
+	Outcome usual = outcome(GetParam(), 1000000, 1000000, 9, &rel_congestion_delay);
+
+	EXPECT_NE(usual, outcome(GetParam(), 1000000, 1000000, 9)) << "it is a window that never changes";
+	for (u32 below = 0; below <= 420; below++)
+		ASSERT_EQ(outcome(GetParam(), -below, 1000000, 9, &rel_congestion_delay), usual)
+			<< below << " below the wrap";
 }
 
 // Where the sign changes there is no wrap, and nothing must be made of it.
