@@ -153,10 +153,11 @@ inline std::size_t page_size()
 	return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// An address at which nothing is mapped.
+// An address at which nothing can be read or written, ever: what is only unmapped, something else is mapped
+// to later, an io_uring for instance.
 inline std::uint64_t hole()
 {
-	Pages pages(page_size());
+	static const Pages pages(page_size(), PROT_NONE);
 
 	return address_of(pages.data());
 }

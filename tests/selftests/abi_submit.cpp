@@ -812,9 +812,14 @@ DOOR_TEST(random__commands)
 				command.ignore = command.opcode == IBRELK_OP_RECV ? command.ignore : 0;
 				command.level = 0;
 			}
-			if (!pick(50))
+			if (!pick(50)) {
+				const std::uint64_t addr = command.addr;
+
 				reinterpret_cast<std::uint8_t *>(&command)[pick(sizeof(command))] ^= 1u
 					<< pick(8);
+				// What is received there would overwrite whatever of this program lies there.
+				command.addr = addr;
+			}
 		}
 
 		int result = submit(door, node.endpoint.get(), commands);
