@@ -378,7 +378,8 @@ u64 Apps::left() const
 	u64 bytes = left_ * (sim_config.big ? 6u << 20 : sim_config.size_max);
 
 	for (const auto &[id, send] : sends)
-		if (send->status == pending)
+		// What is buffered has been told of, and is still to go.
+		if (send->status == pending || (!send->status && !send->taken))
 			bytes += send->length;
 	for (const auto &[id, put] : puts)
 		if (put->status == pending)
