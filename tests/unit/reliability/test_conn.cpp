@@ -146,6 +146,10 @@ TEST(rel_conn_requeue, forgets_the_backoff)
 	EXPECT_EQ(side.next_timeout() - side.now, 10 * ms);
 	side.run_timeout();
 	EXPECT_EQ(side.conn.stats.lost[REL_LOST_PROBE], 2u) << "the tail is probed again";
+	side.send();
+	side.run_timeout();
+	side.send();
+	EXPECT_EQ(side.next_timeout() - side.now, 20 * ms) << "the first time-out of the new one";
 }
 
 TEST(rel_conn_requeue, forgets_the_backoff_of_probes)

@@ -1121,6 +1121,7 @@ TEST(rel_loss_handle_rto, answers_without_progress_are_not_for_ever_a_new_start)
 	side.send();
 	side.take(side.peer_ack(side.conn.sender.next));
 	EXPECT_EQ(side.conn.loss.answers, 0u);
+	EXPECT_EQ(side.conn.loss.backoff, 0u);
 }
 
 // Found by test_pair with seed 398: the connection never sent anything again.
