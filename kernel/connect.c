@@ -699,8 +699,8 @@ static void cm_up(struct ibr_cm *cm, struct ibr_link *link)
 		}
 	}
 	/*
-	 * What the peer was told does not hold any more, and ibr_paths_break() came before the path was up. Of datagrams
-	 * he may know it by a call or by an answer, whichever; of a connection only what made it.
+	 * What the peer was told does not hold any more, and ibr_paths_break() came before the path was up. Of
+	 * datagrams he may know it by a call or by an answer, whichever; of a connection only what made it.
 	 */
 	if (ud ? cm->breaks != atomic_read(&link->qp->port->breaks) :
 		 link->packet_max > READ_ONCE(link->qp->port->mtu))
@@ -994,7 +994,8 @@ static void cm_asked_ud(struct ibr_cm *cm, struct ibr_link *link, const struct i
 		link_close(link);
 		/*
 		 * Whom we know asks again since he hears nothing of us: he may have come to another place (a LID, a MAC
-		 * address), where only a look-up finds him. He has just looked us up, and will not ask once more for that.
+		 * address), where only a look-up finds him. He has just looked us up, and will not ask once more for
+		 * that.
 		 */
 		if (known && !cm->wanted && !cm->active && !cm->refresh && path_is_old(cm->path)) {
 			cm->refresh = true;

@@ -269,8 +269,8 @@ static void endpoint_linger_work(struct work_struct *work)
 
 /*
  * A worker that copies, or an adapter, may not have done with what was given up just now; the process has the memory
- * for something else afterwards. Whoever else has the last descriptor is not to wait for what is not his, and has no say in
- * how long it takes; who ends has no memory any more.
+ * for something else afterwards. Whoever else has the last descriptor is not to wait for what is not his, and has no
+ * say in how long it takes; who ends has no memory any more.
  */
 static void endpoint_wait_quiet(struct ibr_endpoint *endpoint)
 {

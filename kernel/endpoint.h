@@ -20,7 +20,7 @@
 #include "match.h"
 
 #define IBR_SOURCES_MAX		(256u << 10)	/* remote endpoints that make contact with one, by themselves */
-#define IBR_PEERS_MAX		(1u << 20)	/* ... that its user adds */
+#define IBR_PEERS_MAX		(1024u << 10)	/* ... that its user adds */
 
 struct ibr_path;
 struct ibr_ring;

@@ -355,8 +355,8 @@ static void pins_change(struct ibr_pins *pins)
 		return;
 	}
 	/*
-	 * Some others may have come past the place where it is going to be hidden. To be told twice does no harm: what is
-	 * unmapped remains so.
+	 * Some others may have come past the place where it is going to be hidden. To be told twice does no harm: what
+	 * is unmapped remains so.
 	 */
 	list_for_each_entry(unmap, &pins->space->unmaps, link)
 		pins_mark(pins, unmap);
@@ -695,8 +695,8 @@ static bool pins_charge(struct ibr_space *space, unsigned long nr_pages, unsigne
 	 * (of ibr_pins_queue) waits for who waits here. What dies from now on, which may never end, is not waited for.
 	 */
 	then = jiffies;
-	wait_event_killable(space->unpinned, (charged = pins_try_charge(space, nr_pages, limit)) ||
-					     space_unpinned(space, then));
+	wait_event_killable(space->unpinned,
+			    (charged = pins_try_charge(space, nr_pages, limit)) || space_unpinned(space, then));
 	return charged || pins_try_charge(space, nr_pages, limit);
 }
 

@@ -81,7 +81,9 @@ void rel_loss_handle_rto(struct rel_conn *conn, u64 now);
 
 /**
  * rel_loss_handle_answer() - a header came that left after a PROBE had come, and its ACK has been handled
+ * @conn: connection
  * @late: it tells of the arrival of what had been declared lost
+ * @now: ns
  */
 void rel_loss_handle_answer(struct rel_conn *conn, bool late, u64 now);
 

@@ -294,8 +294,8 @@ static void answer_to_rto(struct rel_conn *conn, u64 now)
 }
 
 /*
- * The tail probe could only ask, for want of credit. So it is RACK's evidence (RFC 8985, 6.2, with the PROBE for a later
- * packet, and the largest reordering window) that what was sent so long before it has not arrived.
+ * The tail probe could only ask, for want of credit. So it is RACK's evidence (RFC 8985, 6.2, with the PROBE for a
+ * later packet, and the largest reordering window) that what was sent so long before it has not arrived.
  */
 static void answer_to_tail(struct rel_conn *conn, u64 now)
 {

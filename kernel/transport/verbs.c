@@ -1374,10 +1374,10 @@ err_spoilt:
 }
 
 /*
- * A datagram queue pair that has failed is reset, or replaced by another one if its adapter cannot do that (irdma leaves
- * it in error) or a completion queue has failed. What was in its queues is lost, which the engines repair. Nobody else
- * would ever bring it back, so this goes on until it succeeds; what hinders it, such as a firmware that is being reset,
- * may last.
+ * A datagram queue pair that has failed is reset, or replaced by another one if its adapter cannot do that (irdma
+ * leaves it in error) or a completion queue has failed. What was in its queues is lost, which the engines repair.
+ * Nobody else would ever bring it back, so this goes on until it succeeds; what hinders it, such as a firmware that is
+ * being reset, may last.
  */
 static void qp_rebuild_work(struct work_struct *work)
 {

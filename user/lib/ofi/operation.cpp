@@ -7,9 +7,9 @@
 namespace ibrelk::ofi
 {
 
-// A child may have the endpoint's descriptor, too, so that it goes on when it is closed here: then the kernel may
-// still write what it fetches to memory that the application does not know of, and would be somebody else's. That is
-// left behind.
+// A child may have the endpoint's descriptor, too, so that it goes on when it is closed here: then the kernel
+// may still write what it fetches to memory that the application does not know of, and would be somebody
+// else's. That is left behind.
 OperationPool::~OperationPool()
 {
 	for (const auto &chunk : chunks_) {
