@@ -17,7 +17,7 @@ namespace
 
 // Of a run: more is no run but a storm. (Of who asks for something each microsecond, for seconds, it has four
 // million.)
-constexpr u64 events_max = 5'000'000;
+constexpr u64 events_max = 10'000'000;
 constexpr std::size_t depth_max = 4;
 
 struct Key {
