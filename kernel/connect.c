@@ -900,7 +900,7 @@ static void cm_begin(struct ibr_cm *cm)
 {
 	cm->deadline = jiffies + msecs_to_jiffies(READ_ONCE(connect_timeout_ms));
 	cm->attempts = !!cm->active;
-	if (!cm->active)
+	if (!cm->active) /* whose call has told already */
 		cm->told = false;
 	cm->doubts = 0;
 	cm->error = 0;

@@ -783,7 +783,21 @@ DOOR_TEST(random__commands)
 	ktap::note("IBRELK_SEED=", seed);
 
 	Node node(32);
-	Pages memory(4 << 20);
+	constexpr std::size_t bytes = 4 << 20, guard = 4 << 20; // behind it nothing can be overwritten
+	Pages memory(bytes + guard, PROT_NONE);
+
+	KTAP_REQUIRE_EQUAL(::mprotect(memory.data(), bytes, PROT_READ | PROT_WRITE), 0);
+	// What a call needs of the process is there before it is known what may be written to.
+	KTAP_REQUIRE_EQUAL(submit(door, node.endpoint.get(), nop(0)), 1);
+	KTAP_REQUIRE(node.ring.next());
+
+	// Whether what lies there is the program's own: then nothing is to be received there.
+	auto own = [&](std::uint64_t address) {
+		auto *page = reinterpret_cast<void *>(address & ~std::uint64_t{page_size() - 1});
+		unsigned char resident = 0;
+
+		return address - address_of(memory.data()) >= memory.size() && !::mincore(page, 1, &resident);
+	};
 	const std::array<std::uint64_t, 6> addresses = {address_of(memory.data()),
 		address_of(memory.data()) + 4095, address_of(memory.data()) + (3 << 20), 0, hole(),
 		kernel_address};
@@ -817,8 +831,8 @@ DOOR_TEST(random__commands)
 
 				reinterpret_cast<std::uint8_t *>(&command)[pick(sizeof(command))] ^= 1u
 					<< pick(8);
-				// What is received there would overwrite whatever of this program lies there.
-				command.addr = addr;
+				if (own(command.addr))
+					command.addr = addr;
 			}
 		}
 

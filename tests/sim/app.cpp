@@ -188,6 +188,7 @@ u64 content_check(const u8 *data, u64 id, u64 length)
 void step_event(void *argument)
 {
 	auto *life = static_cast<Life *>(argument);
+	sim_counts.steps++;
 	apps.step(*life);
 }
 

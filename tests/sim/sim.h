@@ -56,7 +56,7 @@ void sim_note(u64 value);
 /* What is counted over all runs */
 struct sim_counts {
 	u64 events, packets, lost, accepted, preempted, messages, delivered, bytes, connections, lanes, refused_allocs;
-	u64 rejected_old, written, resets, mapped, regions;
+	u64 rejected_old, written, resets, mapped, regions, steps;
 };
 
 extern struct sim_counts sim_counts;

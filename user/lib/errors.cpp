@@ -130,9 +130,8 @@ constexpr Text texts[] = {
 	{IBRELK_CALL_COMPLETION, EOPNOTSUPP, "the peer cannot do that mode, or does not allow it"},
 
 	{IBRELK_CALL_REGION, EINVAL,
-		"a region has at least a byte, and at most 64 GiB; what peers put into has to be written "
-		"(its "
-		"flags)"},
+		"a region has at least a byte, and at most 64 GiB; what peers put into has to be "
+		"written (its flags)"},
 	{IBRELK_CALL_REGION, EFAULT, "the region is not in the process's memory, or may not be written"},
 	{IBRELK_CALL_REGION, ENOMEM,
 		"out of memory, or more than the process may have pinned: raise the limit of locked memory "
