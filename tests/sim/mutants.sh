@@ -86,6 +86,8 @@ arm-once | progress\|silence\|wake\|status | arm_errors=100000 modes=64 loss=0 r
 mtu-untold | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 | device.c | s/\tif \(less\)\n\t\tibr_paths_break.*?;\n//
 mtu-late | progress | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/\(ud \? cm->breaks != .*? :/(ud ? false :/
 mtu-overtaken | progress | --usual --seed 2688 modes=64 messages=66 size_max=9000 app_us=50000 cm_delay_us=200000 partitions=3 partition_ms=2500 mtu_changes=12 faults_ms=8000 | connect.c | s/link->heard_max && link->heard_max </false \&\& link->heard_max </
+told-kept | progress\|silence\|status\|storm | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/\tif \(!cm->active\) .*?\n\t\tcm->told = false;\n//
+told-by-calls | progress\|silence\|status | mtu_changes=30 modes=96 size_max=33000 faults_ms=100 rush=0 flaps=0 cm_delay_us=30000 nodes=2 | connect.c | s/if \(!link->cm->told\)/if (!link->cm->told || link->passive)/
 unpaid-count | count | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/\tflow->unpaid--;\n//
 unpaid-bound | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | send.c | s/if \(flow->unpaid < flow->unpaid_max [|][|] cost/if (flow->unpaid <= flow->unpaid_max || cost/
 unpaid-step | bound | unexpected_kib=64 late=5000 modes=32 size_max=3000 credit_wait_us=50 | drive.c | s/: max\(flow->unpaid_max, IBR_UNPAID_STEP\)/: 2 * flow->unpaid_max + 1/
