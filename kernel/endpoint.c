@@ -29,6 +29,8 @@
 #define UNEXPECTED_MIN		(64u << 10)
 #define UNEXPECTED_MAX		(1024u << 20)
 #define POOL_ORDER		8	/* granules of 256 bytes, the unit of message costs */
+#define POOL_LOOK		4096u	/* granules that are looked at for a message, in each of two places */
+#define POOL_HOLES		32u	/* ... and holes that are too small */
 #define LINGER_POLL_MS		50
 #define FIRST_FREE_ID		65536	/* smaller numbers are for well-known services */
 
@@ -98,6 +100,41 @@ static int endpoint_check(struct ibrelk_endpoint_create *create)
 	return 0;
 }
 
+/* @count free granules from @at on; or @granules, and @stop says how far the search went. */
+static unsigned long pool_look(const unsigned long *map, unsigned long granules, unsigned long at, unsigned int count,
+			       unsigned long *stop)
+{
+	unsigned long limit = min(granules, at + POOL_LOOK), used;
+	unsigned int holes;
+
+	for (holes = 0; holes < POOL_HOLES; holes++) {
+		at = find_next_zero_bit(map, limit, at);
+		if (at >= limit || count > granules - at)
+			break;
+		used = find_next_bit(map, at + count, at);
+		if (used >= at + count)
+			return at;
+		at = used + 1;
+	}
+	*stop = min(at, granules);
+	return granules;
+}
+
+unsigned long ibr_pool_find(unsigned long *map, unsigned long granules, unsigned long start, unsigned int count,
+			    void *data, struct gen_pool *pool, unsigned long memory)
+{
+	unsigned long *next = data, stop = 0, at;
+
+	at = pool_look(map, granules, start, count, &stop);
+	if (at < granules)
+		return at;
+	at = pool_look(map, granules, max(stop, READ_ONCE(*next)), count, &stop);
+	if (at < granules)
+		stop = at + count;
+	WRITE_ONCE(*next, stop < granules && count <= granules - stop ? stop : 0);
+	return at;
+}
+
 static int endpoint_pool(struct ibr_endpoint *endpoint)
 {
 	size_t bytes = endpoint->unexpected_max;
@@ -109,6 +146,7 @@ static int endpoint_pool(struct ibr_endpoint *endpoint)
 	endpoint->pool = gen_pool_create(POOL_ORDER, NUMA_NO_NODE);
 	if (!endpoint->pool)
 		return -ENOMEM;
+	gen_pool_set_algo(endpoint->pool, ibr_pool_find, &endpoint->pool_next);
 	ret = gen_pool_add(endpoint->pool, (unsigned long)endpoint->pool_memory, bytes, NUMA_NO_NODE);
 	return ret;
 }

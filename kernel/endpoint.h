@@ -68,6 +68,7 @@ struct poll_table_struct;
  *	descriptor's reference
  * @linger_until: after closing: when that is cut short, jiffies64
  * @pool: memory of unexpected messages; lockless allocator
+ * @pool_next: where ibr_pool_find() goes on; any value will do
  * @pool_memory: what it allocates from, @unexpected_max bytes
  * @all: in the list of endpoints, open and lingering ones, under its mutex
  * @lock: softirq-safe; covers all that follows it. Inside a path's lock; only those of @contacts and @claims, and
@@ -120,6 +121,7 @@ struct ibr_endpoint {
 	struct delayed_work linger_work;
 	u64 linger_until;
 	struct gen_pool *pool;
+	unsigned long pool_next;
 	void *pool_memory;
 	struct list_head all;
 
@@ -210,6 +212,26 @@ u32 ibr_endpoints_dump(struct ibrelk_endpoint_info *info, u32 max);
 
 /** ibr_stats_dump() - IBRELK_IOC_DUMP. Return: 0 or -errno (stats.c) */
 int ibr_stats_dump(struct ibrelk_dump *dump);
+
+/**
+ * ibr_pool_find() - a genpool_algo_t: where in the pool of an endpoint a message finds room
+ * @map: a bit for each granule, set if it is in use
+ * @granules: of the pool
+ * @start: where to begin
+ * @count: granules in one piece that are wanted
+ * @data: unsigned long, where the last search in the rest of the pool ended
+ * @pool: not looked at, nor is @memory
+ * @memory: where it is
+ *
+ * First fit where the pool begins, so that memory is used again that is in a cache, and then where the last search
+ * ended. Of either no more than a piece is looked at: in a pool of which every other granule is in use the search for
+ * two would else go through all of it, for each message, under the locks of path and endpoint. Who finds nothing tries
+ * another piece next time, and allocates the message elsewhere.
+ *
+ * Return: the first granule, or @granules: none was found. Context: any but hardirq.
+ */
+unsigned long ibr_pool_find(unsigned long *map, unsigned long granules, unsigned long start, unsigned int count,
+			    void *data, struct gen_pool *pool, unsigned long memory);
 
 int ibr_endpoint_init(void);
 void ibr_endpoint_exit(void);

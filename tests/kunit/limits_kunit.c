@@ -219,8 +219,12 @@ static void headers_exhausted(struct kunit *test)
 	side_wait_op(test, b, 1000, 0);
 	KUNIT_EXPECT_EQ(test, b->endpoint->match.messages, 1);
 
+	/* A later one is not there to be received before those ahead of it are. */
+	side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, COUNT - 1, COUNT - 1);
+	KUNIT_EXPECT_FALSE(test, side_try(test, b, &done, 20));
 	for (i = 0; i < COUNT; i++) {
-		side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, i, i);
+		if (i < COUNT - 1)
+			side_recv(test, b, IBRELK_PEER_ANY, to, SIZE, i, i);
 		done = side_wait_op(test, b, i, 0);
 		KUNIT_EXPECT_EQ(test, done.length, (u64)SIZE);
 		side_wait_op(test, a, i, 0);
@@ -228,6 +232,43 @@ static void headers_exhausted(struct kunit *test)
 	}
 	headers_take(b, -(s32)IBR_HEADERS_MAX);
 	world_check(test);
+}
+
+/* A pool in which it is hard to find room: no search goes far, and those that follow each other see all of it. */
+static void pool_searched(struct kunit *test)
+{
+	enum { GRANULES = 1 << 20, ROOM = GRANULES - 1000, COUNT = 40, FAR = 10000 };
+	unsigned long *map = kvcalloc(BITS_TO_LONGS(GRANULES), sizeof(*map), GFP_KERNEL), next = 0, last, at;
+	u32 i, searches = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, map);
+	/* Memory that is in a cache is preferred: the first that is free. */
+	KUNIT_EXPECT_EQ(test, ibr_pool_find(map, GRANULES, 0, COUNT, &next, NULL, 0), 0ul);
+	/* Every other granule is in use, but for one place. */
+	for (i = 0; i < GRANULES; i += 2)
+		if (i < ROOM || i >= ROOM + COUNT)
+			set_bit(i, map);
+	next = 0;
+	do {
+		last = next;
+		at = ibr_pool_find(map, GRANULES, 0, COUNT, &next, NULL, 0);
+		searches++;
+		if (at == GRANULES && (next < last || next - last > FAR))
+			break;
+	} while (at == GRANULES);
+	KUNIT_EXPECT_GE(test, at, (unsigned long)ROOM - 1);
+	KUNIT_EXPECT_LE(test, at, (unsigned long)ROOM);
+	/* No more holes than that were looked at by each. */
+	KUNIT_EXPECT_GT(test, searches, ROOM / 2 / 100u);
+	/* A single granule is where the pool begins, and what does not fit in is found nowhere. */
+	KUNIT_EXPECT_EQ(test, ibr_pool_find(map, GRANULES, 0, 1, &next, NULL, 0), 1ul);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_EQ(test, ibr_pool_find(map, 64, 0, 65, &next, NULL, 0), 64ul);
+	/* Whatever it was told last. */
+	next = ULONG_MAX;
+	KUNIT_EXPECT_EQ(test, ibr_pool_find(map, 64, 0, 2, &next, NULL, 0), 64ul);
+	KUNIT_EXPECT_LT(test, next, 64ul);
+	kvfree(map);
 }
 
 /* With enough left, a flow may have as many as its sender may have outstanding. */
@@ -845,6 +886,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(credit_awaited, mode_next),
 	KUNIT_CASE(matched_flood),
 	KUNIT_CASE_PARAM(headers_exhausted, mode_next),
+	KUNIT_CASE(pool_searched),
 	KUNIT_CASE_PARAM(headers_grow, mode_next),
 	KUNIT_CASE_PARAM(headers_forged, mode_next),
 	KUNIT_CASE_PARAM(units_forged, mode_next),

@@ -314,8 +314,9 @@ struct gen_pool {
 	int order;
 	unsigned long start;
 	std::size_t granules;
-	std::vector<bool> *used;
-	std::size_t first; // no granule before it is free
+	std::vector<unsigned long> *used;
+	genpool_algo_t find;
+	void *data;
 };
 
 gen_pool *gen_pool_create(int order, int)
@@ -326,13 +327,19 @@ gen_pool *gen_pool_create(int order, int)
 	return pool;
 }
 
+void gen_pool_set_algo(gen_pool *pool, genpool_algo_t find, void *data)
+{
+	pool->find = find;
+	pool->data = data;
+}
+
 int gen_pool_add(gen_pool *pool, unsigned long start, std::size_t bytes, int)
 {
 	if (sim_alloc_refuse(GFP_KERNEL))
 		return -ENOMEM;
 	pool->start = start;
 	pool->granules = bytes >> pool->order;
-	pool->used = new std::vector<bool>(pool->granules);
+	pool->used = new std::vector<unsigned long>(BITS_TO_LONGS(pool->granules));
 	return 0;
 }
 
@@ -343,21 +350,16 @@ static std::size_t granules_of(const gen_pool *pool, std::size_t bytes)
 
 unsigned long gen_pool_alloc(gen_pool *pool, std::size_t bytes)
 {
-	const std::size_t want = granules_of(pool, bytes);
-	auto &used = *pool->used;
-	std::size_t run = 0;
+	const auto want = static_cast<unsigned int>(granules_of(pool, bytes));
+	unsigned long *used = pool->used->data();
+	const unsigned long at = pool->find(used, pool->granules, 0, want, pool->data, pool, pool->start);
 
-	while (pool->first < pool->granules && used[pool->first])
-		pool->first++;
-	for (std::size_t i = pool->first; i < pool->granules; i++) {
-		run = used[i] ? 0 : run + 1;
-		if (run == want) {
-			for (std::size_t k = i + 1 - want; k <= i; k++)
-				used[k] = true;
-			return pool->start + ((i + 1 - want) << pool->order);
-		}
-	}
-	return 0;
+	if (at >= pool->granules)
+		return 0;
+	if (at + want > pool->granules || find_next_bit(used, at + want, at) < at + want)
+		sim_fail("memory", "allocated twice in a pool");
+	bitmap_set(used, at, want);
+	return pool->start + (at << pool->order);
 }
 
 void gen_pool_free(gen_pool *pool, unsigned long start, std::size_t bytes)
@@ -365,19 +367,17 @@ void gen_pool_free(gen_pool *pool, unsigned long start, std::size_t bytes)
 	const std::size_t from = (start - pool->start) >> pool->order;
 
 	for (std::size_t i = from; i < from + granules_of(pool, bytes); i++) {
-		if (start < pool->start || i >= pool->granules || !(*pool->used)[i])
+		if (start < pool->start || i >= pool->granules ||
+			!test_and_clear_bit(static_cast<unsigned int>(i), pool->used->data()))
 			sim_fail("memory", "freed twice in a pool");
-		(*pool->used)[i] = false;
 	}
-	pool->first = std::min(pool->first, from);
 }
 
 void gen_pool_destroy(gen_pool *pool)
 {
 	if (pool->used)
-		for (std::size_t i = 0; i < pool->granules; i++)
-			if ((*pool->used)[i])
-				sim_fail("leak", "memory of an endpoint's pool is left");
+		if (find_next_bit(pool->used->data(), pool->granules, 0) < pool->granules)
+			sim_fail("leak", "memory of an endpoint's pool is left");
 	delete pool->used;
 	kfree(pool);
 }

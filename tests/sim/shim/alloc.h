@@ -89,9 +89,12 @@ void *mempool_alloc(mempool_t *pool, gfp_t gfp);
 void mempool_free(void *element, mempool_t *pool);
 void mempool_destroy(mempool_t *pool);
 
-/* genalloc: first fit, in granules; freeing needs the size that was asked for */
+/* genalloc: in granules, found by the user's function; freeing needs the size that was asked for */
 struct gen_pool;
+typedef unsigned long (*genpool_algo_t)(unsigned long *map, unsigned long granules, unsigned long start,
+					unsigned int count, void *data, struct gen_pool *pool, unsigned long memory);
 struct gen_pool *gen_pool_create(int order, int node);
+void gen_pool_set_algo(struct gen_pool *pool, genpool_algo_t find, void *data);
 int gen_pool_add(struct gen_pool *pool, unsigned long start, size_t bytes, int node);
 unsigned long gen_pool_alloc(struct gen_pool *pool, size_t bytes);
 void gen_pool_free(struct gen_pool *pool, unsigned long start, size_t bytes);

@@ -99,11 +99,30 @@ static inline void bitmap_set(unsigned long *map, unsigned long first, unsigned 
 		set_bit(first++, map);
 }
 
+/* The next bit that is set in @map, each word with @turned bits turned over. */
+static inline unsigned long find_next(const unsigned long *map, unsigned long size, unsigned long bit, unsigned long turned)
+{
+	unsigned long word;
+
+	while (bit < size) {
+		word = (map[bit / 64] ^ turned) >> bit % 64;
+		if (word) {
+			bit += (unsigned long)__builtin_ctzl(word);
+			break;
+		}
+		bit = (bit / 64 + 1) * 64;
+	}
+	return bit < size ? bit : size;
+}
+
 static inline unsigned long find_next_bit(const unsigned long *map, unsigned long size, unsigned long bit)
 {
-	while (bit < size && !test_bit(bit, map))
-		bit++;
-	return bit;
+	return find_next(map, size, bit, 0);
+}
+
+static inline unsigned long find_next_zero_bit(const unsigned long *map, unsigned long size, unsigned long bit)
+{
+	return find_next(map, size, bit, ~0ul);
 }
 
 static inline bool test_and_set_bit(unsigned int bit, unsigned long *map)
