@@ -138,21 +138,21 @@ static struct ibr_contact *contact_place(struct ibr_endpoint *endpoint, const st
 }
 
 /*
- * @learned: the address was seen in a packet, so its generation is the real one; a contact that the
- * user added for any generation stands for it too. The place is that of the address itself.
+ * @learned: the address was seen in a packet, so its generation is the real one; a contact that the user added for any
+ * generation stands for it too, unless he has added just that one. The place is that of the address itself.
  */
 static struct ibr_contact *contact_find(struct ibr_endpoint *endpoint, const struct ibrelk_addr *addr, bool learned,
 					struct rb_node ***place, struct rb_node **parent)
 {
-	struct ibr_contact *contact = NULL;
+	struct ibr_contact *contact = contact_place(endpoint, addr, place, parent);
+	struct rb_node **any_place, *any_parent;
 	struct ibrelk_addr any = *addr;
 
 	lockdep_assert_held(&endpoint->lock);
-	if (learned && addr->generation) {
-		any.generation = 0;
-		contact = contact_place(endpoint, &any, place, parent);
-	}
-	return contact ?: contact_place(endpoint, addr, place, parent);
+	if (contact || !learned || !addr->generation)
+		return contact;
+	any.generation = 0;
+	return contact_place(endpoint, &any, &any_place, &any_parent);
 }
 
 struct ibr_contact *ibr_contact_find(struct ibr_endpoint *endpoint, u32 handle)

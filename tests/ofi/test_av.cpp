@@ -3,6 +3,8 @@
 // Address vectors, and the event queue that may be told of insertions.
 #include "side.hpp"
 
+#include <poll.h>
+
 namespace ofi
 {
 
@@ -367,11 +369,18 @@ TEST(Eq, what_was_written_is_read)
 
 	fid *waits = &eq->fid;
 
+	int descriptor = -1;
+
+	EXPECT_EQ(fi_control(&eq->fid, FI_GETWAIT, &descriptor), 0);
 	EXPECT_EQ(fi_trywait(side.fabric.get(), &waits, 1), 0);
 	entry.data = 4711;
 	EXPECT_EQ(fi_eq_write(eq.get(), FI_NOTIFY, &entry, sizeof(entry), 0),
 		static_cast<ssize_t>(sizeof(entry)));
 	EXPECT_EQ(fi_trywait(side.fabric.get(), &waits, 1), -FI_EAGAIN);
+
+	pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
+
+	EXPECT_EQ(::poll(&waiting, 1, -1), 1);
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, &found, 4, 0), -FI_ETOOSMALL);
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, &found, sizeof(found), FI_PEEK),
 		static_cast<ssize_t>(sizeof(found)));
@@ -380,6 +389,36 @@ TEST(Eq, what_was_written_is_read)
 	EXPECT_EQ(event, FI_NOTIFY);
 	EXPECT_EQ(found.data, 4711U);
 	EXPECT_EQ(fi_eq_read(eq.get(), &event, &found, sizeof(found), 0), -FI_EAGAIN);
+}
+
+TEST(Eq, says_what_an_error_is)
+{
+	const Side side;
+	Owned<fid_eq> eq;
+	fi_eq_attr attr{};
+	std::array<char, 8> text{};
+
+	open(eq, [&](auto **e) { return fi_eq_open(side.fabric.get(), &attr, e, nullptr); });
+
+	const std::string whole = fi_eq_strerror(eq.get(), FI_EINVAL, nullptr, nullptr, 0);
+
+	EXPECT_EQ(whole, fi_strerror(FI_EINVAL));
+	fi_eq_strerror(eq.get(), FI_EINVAL, nullptr, text.data(), text.size());
+	EXPECT_EQ(std::string(text.data()), whole.substr(0, text.size() - 1));
+}
+
+// Of addresses that are the same everywhere there is nothing to be made.
+TEST(Av, symmetric)
+{
+	Side side;
+	Owned<fid_av> av;
+	fi_av_attr attr{};
+	fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+	attr.flags = FI_SYMMETRIC;
+	open(av, [&](auto **a) { return fi_av_open(side.domain.get(), &attr, a, nullptr); });
+	EXPECT_EQ(fi_av_insert(av.get(), side.name().data(), 1, &index, 0, nullptr), 1);
+	EXPECT_EQ(index, 0U);
 }
 
 } // namespace

@@ -183,6 +183,25 @@ TEST(Cq, waiting)
 	}
 }
 
+TEST(Cq, waiting_tells_from_whom)
+{
+	Wish wish;
+
+	wish.wait = FI_WAIT_UNSPEC;
+
+	Pair pair(wish);
+	fi_cq_tagged_entry entry{};
+	fi_addr_t source = FI_ADDR_NOTAVAIL;
+	char byte = 0;
+
+	receive(pair.b, &byte);
+	inject(pair);
+	EXPECT_EQ(fi_cq_sreadfrom(pair.b.cq.get(), &entry, 1, &source, nullptr, -1), 1);
+	EXPECT_EQ(entry.op_context, &byte);
+	EXPECT_EQ(source, pair.to_a);
+	EXPECT_EQ(fi_cq_sreadfrom(pair.b.cq.get(), &entry, 1, &source, nullptr, 1), -FI_EAGAIN);
+}
+
 TEST(Cq, waiting_is_ended_by_a_signal)
 {
 	Wish wish;
@@ -593,6 +612,24 @@ TEST(Counters, descriptor)
 	quiet();
 }
 
+TEST(Counters, are_set)
+{
+	const Side side;
+	Owned<fid_cntr> counter;
+	fi_cntr_attr attr{};
+
+	open(counter, [&](auto **c) { return fi_cntr_open(side.domain.get(), &attr, c, nullptr); });
+	EXPECT_EQ(fi_cntr_set(counter.get(), 7), 0);
+	EXPECT_EQ(fi_cntr_add(counter.get(), 3), 0);
+	EXPECT_EQ(fi_cntr_read(counter.get()), 10U);
+	EXPECT_EQ(fi_cntr_wait(counter.get(), 10, -1), 0);
+	EXPECT_EQ(fi_cntr_wait(counter.get(), 11, 1), -FI_ETIMEDOUT);
+	EXPECT_EQ(fi_cntr_seterr(counter.get(), 2), 0);
+	EXPECT_EQ(fi_cntr_adderr(counter.get(), 3), 0);
+	EXPECT_EQ(fi_cntr_readerr(counter.get()), 5U);
+	EXPECT_EQ(fi_cntr_read(counter.get()), 10U);
+}
+
 // Whoever does not say what is to be counted counts nothing, and uses the counter all the same.
 TEST(Counters, of_nothing)
 {
@@ -757,6 +794,50 @@ TEST(Endpoint, flags_are_of_one_direction)
 	EXPECT_EQ(flags, FI_DELIVERY_COMPLETE);
 	flags = FI_TRANSMIT | FI_RECV;
 	EXPECT_EQ(fi_control(&side.ep->fid, FI_GETOPSFLAG, &flags), -FI_EINVAL);
+}
+
+// ... and are set of one direction. From then on a send waits for its receive.
+TEST(Endpoint, flags_are_set)
+{
+	Pair pair;
+	char byte = 'x';
+	int sent = 0;
+	std::uint64_t flags = FI_TRANSMIT | FI_MATCH_COMPLETE | FI_COMPLETION;
+
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_SETOPSFLAG, &flags), 0);
+	flags = FI_TRANSMIT;
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_GETOPSFLAG, &flags), 0);
+	EXPECT_EQ(flags, FI_MATCH_COMPLETE | FI_COMPLETION);
+	flags = FI_RECV | FI_COMPLETION;
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_SETOPSFLAG, &flags), 0);
+	flags = FI_RECV;
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_GETOPSFLAG, &flags), 0);
+	EXPECT_EQ(flags, FI_COMPLETION);
+	flags = FI_COMPLETION;
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EINVAL);
+	flags = FI_TRANSMIT | FI_RECV;
+	EXPECT_EQ(fi_control(&pair.a.ep->fid, FI_SETOPSFLAG, &flags), -FI_EINVAL);
+
+	Side::post([&] { return fi_tsend(pair.a.ep.get(), &byte, 1, nullptr, pair.to_b, 1, &sent); });
+	fi_cq_tagged_entry entry{};
+	EXPECT_EQ(fi_cq_read(pair.a.cq.get(), &entry, 1), -FI_EAGAIN);
+	receive(pair.b, &byte);
+	pair.a.done(&sent);
+}
+
+// With flags for whose it is, of which there are none here.
+TEST(Endpoint, is_opened_with_flags)
+{
+	const Side side;
+	Owned<fid_domain> domain;
+	Owned<fid_ep> ep;
+	fid_domain *no_domain = nullptr;
+	fid_ep *none = nullptr;
+
+	open(domain, [&](auto **d) { return fi_domain2(side.fabric.get(), side.info.get(), d, 0, nullptr); });
+	EXPECT_LT(fi_domain2(side.fabric.get(), side.info.get(), &no_domain, FI_PEER, nullptr), 0);
+	open(ep, [&](auto **e) { return fi_endpoint2(domain.get(), side.info.get(), e, 0, nullptr); });
+	EXPECT_LT(fi_endpoint2(domain.get(), side.info.get(), &none, FI_PEER, nullptr), 0);
 }
 
 // The name of one that was closed is a name like any other.

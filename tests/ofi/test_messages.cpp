@@ -356,6 +356,85 @@ TEST_P(Messages, from_whom)
 	EXPECT_EQ(from_third, 't');
 }
 
+// A peer that was found by its service, and is then known by its name: what comes is from the name, also what
+// is awaited, and a name of this node leads to the port that the peer is known by.
+TEST_P(Messages, from_whom_by_service_and_by_name)
+{
+	Side a;
+	Side b;
+	const fi_addr_t to_b = a.add(b);
+	std::array<unsigned char, 64> name{};
+	std::array<char, 80> text{};
+	std::size_t length = name.size();
+	std::size_t letters = text.size();
+	fi_addr_t by_service = FI_ADDR_NOTAVAIL;
+	char got = 0;
+
+	ASSERT_EQ(fi_getname(&a.ep.get()->fid, name.data(), &length), 0);
+	fi_av_straddr(b.av.get(), name.data(), text.data(), &letters);
+
+	/* address:number#life */
+	const std::string whole = text.data();
+	const auto colon = whole.rfind(':');
+	const std::string number = whole.substr(colon + 1, whole.find('#') - colon - 1);
+
+	ASSERT_EQ(fi_av_insertsvc(b.av.get(), "127.0.0.1", number.c_str(), &by_service, 0, nullptr), 1)
+		<< whole;
+	inject(b, "s", 1, by_service, 1);
+	recv(a, &got, 1, &got, 1, FI_ADDR_UNSPEC);
+	EXPECT_EQ(a.next().entry.op_context, &got);
+	EXPECT_EQ(got, 's');
+	inject(a, "1", 1, to_b, 2);
+	recv(b, &got, 1, &got, 2, by_service);
+	Told told = b.next();
+	EXPECT_EQ(told.entry.op_context, &got);
+	EXPECT_EQ(told.source, by_service);
+	EXPECT_EQ(got, '1');
+
+	/* The entry is replaced. */
+	ASSERT_EQ(fi_av_remove(b.av.get(), &by_service, 1, 0), 0);
+	const fi_addr_t by_name = b.add(a);
+	recv(b, &got, 1, &got, 3, FI_ADDR_UNSPEC);
+	inject(a, "2", 1, to_b, 3);
+	told = b.next();
+	EXPECT_EQ(told.source, by_name);
+	EXPECT_EQ(got, '2');
+}
+
+// Who is known by his name as well as by his service before anything comes from him is taken for the name.
+TEST_P(Messages, from_whom_of_two_addresses_of_one)
+{
+	Side a;
+	Side b;
+	const fi_addr_t to_b = a.add(b);
+	std::array<unsigned char, 64> name{};
+	std::array<char, 80> text{};
+	std::size_t length = name.size();
+	std::size_t letters = text.size();
+	fi_addr_t by_service = FI_ADDR_NOTAVAIL;
+	char got[2] = {};
+
+	ASSERT_EQ(fi_getname(&a.ep.get()->fid, name.data(), &length), 0);
+	fi_av_straddr(b.av.get(), name.data(), text.data(), &letters);
+
+	const std::string whole = text.data();
+	const auto colon = whole.rfind(':');
+	const std::string number = whole.substr(colon + 1, whole.find('#') - colon - 1);
+
+	ASSERT_EQ(fi_av_insertsvc(b.av.get(), "localhost", number.c_str(), &by_service, 0, nullptr), 1);
+	const fi_addr_t by_name = b.add(a);
+	/* Both are peers of the endpoint by now. */
+	recv(b, &got[0], 1, &got[0], 1, by_service);
+	recv(b, &got[1], 1, &got[1], 1, by_name);
+	inject(a, "x", 1, to_b, 1);
+
+	const Told told = b.next();
+
+	EXPECT_EQ(told.entry.op_context, &got[1]);
+	EXPECT_EQ(told.source, by_name);
+	EXPECT_EQ(got[1], 'x');
+}
+
 // Who is not in the address vector has no address; afterwards he has.
 TEST_P(Messages, from_a_stranger)
 {

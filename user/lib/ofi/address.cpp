@@ -165,6 +165,12 @@ bool is_loopback(const unsigned char gid[16]) noexcept
 	return std::memcmp(gid, ipv6, sizeof(ipv6)) == 0 || (is_ipv4(gid) && gid[12] == 127);
 }
 
+void localize(::ibrelk_addr &address, const ::ibrelk_addr &port) noexcept
+{
+	if (is_loopback(address.gid) && !is_any(port))
+		std::memcpy(address.gid, port.gid, sizeof(address.gid));
+}
+
 bool is_peer(const ::ibrelk_addr &address) noexcept
 {
 	return !is_any(address) && address.endpoint != 0;

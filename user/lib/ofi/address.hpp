@@ -35,6 +35,9 @@ bool is_ipv4(const unsigned char gid[16]) noexcept;
 bool is_link_local(const unsigned char gid[16]) noexcept;
 /// An address of this node, whichever (127.0.0.1, ::1).
 bool is_loopback(const unsigned char gid[16]) noexcept;
+/// An address of this node, whichever, becomes that of a port, which is what its endpoints are known by. @p
+/// port: nothing changes if it is any.
+void localize(::ibrelk_addr &address, const ::ibrelk_addr &port) noexcept;
 /// Whether a peer can have that address.
 bool is_peer(const ::ibrelk_addr &address) noexcept;
 

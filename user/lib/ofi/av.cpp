@@ -45,7 +45,7 @@ fi_ops_av AddressVector::av_ops = {
 };
 
 AddressVector::AddressVector(Domain &domain, const fi_av_attr &attr, void *context) :
-	fid_av{}, domain_(domain.users()), reports_events_((attr.flags & FI_EVENT) != 0)
+	fid_av{}, of_(domain), domain_(domain.users()), reports_events_((attr.flags & FI_EVENT) != 0)
 {
 	entries_.reserve(std::min(attr.count, expected_max));
 	fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &fid_ops};
@@ -101,14 +101,22 @@ std::optional<::ibrelk_addr> AddressVector::address(fi_addr_t index)
 fi_addr_t AddressVector::find(const ::ibrelk_addr &address)
 {
 	const std::lock_guard guard(lock_);
-	const auto same = [&](const std::optional<::ibrelk_addr> &entry) {
-		return entry && std::memcmp(entry->gid, address.gid, sizeof(address.gid)) == 0 &&
-			entry->endpoint == address.endpoint &&
-			(entry->generation == 0 || entry->generation == address.generation);
-	};
-	const auto found = std::find_if(entries_.begin(), entries_.end(), same);
+	fi_addr_t found = FI_ADDR_NOTAVAIL;
 
-	return found == entries_.end() ? FI_ADDR_NOTAVAIL : static_cast<fi_addr_t>(found - entries_.begin());
+	// The endpoint may know it by its service only, and so may we: then its life is any. The same life is
+	// better.
+	for (fi_addr_t index = 0; index < entries_.size(); index++) {
+		const auto &entry = entries_[index];
+
+		if (!entry || std::memcmp(entry->gid, address.gid, sizeof(address.gid)) != 0 ||
+			entry->endpoint != address.endpoint)
+			continue;
+		if (entry->generation == address.generation)
+			return index;
+		if (found == FI_ADDR_NOTAVAIL && (entry->generation == 0 || address.generation == 0))
+			found = index;
+	}
+	return found;
 }
 
 void AddressVector::attach(Endpoint &endpoint)
@@ -217,17 +225,18 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 	});
 }
 
-int AddressVector::insertsvc(fid_av *av, const char *node, const char *service, fi_addr_t *index,
+int AddressVector::insertsvc(fid_av *any, const char *node, const char *service, fi_addr_t *index,
 	std::uint64_t flags, void *context)
 {
-	const auto address = resolve(node, service, false);
+	auto address = resolve(node, service, false);
 
 	if (!address) {
 		if (index)
 			*index = FI_ADDR_NOTAVAIL;
 		return -address.error();
 	}
-	return insert(av, &*address, 1, index, flags, context);
+	localize(*address, static_cast<AddressVector &>(*any).of_.local());
+	return insert(any, &*address, 1, index, flags, context);
 }
 
 // Nodes in a row, and of each of them services in a row.
@@ -255,6 +264,7 @@ int AddressVector::insertsym(fid_av *any, const char *node, std::size_t nodes, c
 				if (!number)
 					return -number.error();
 				address->endpoint = *number;
+				localize(*address, static_cast<AddressVector &>(*any).of_.local());
 				addresses.push_back(*address);
 			}
 		}

@@ -60,6 +60,7 @@ private:
 	static fi_ops fid_ops;
 	static fi_ops_av av_ops;
 
+	const Domain &of_;
 	Use domain_;
 	const bool reports_events_;
 	EventQueue *events_ = nullptr;

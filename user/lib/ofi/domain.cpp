@@ -49,10 +49,10 @@ fi_ops_mr Domain::mr_ops = {
 };
 
 Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
-	void *context) noexcept :
+	const ::ibrelk_addr &local, void *context) noexcept :
 	fid_domain{},
 	fabric_(fabric.users()), api_version_(fabric.api_version), device_(std::move(device)), query_(query),
-	shares_(shares), name_(std::move(name))
+	shares_(shares), name_(std::move(name)), local_(local)
 {
 	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
 	ops = &domain_ops;
@@ -81,9 +81,12 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *c
 	return guarded([&] {
 		std::string name =
 			info->domain_attr && info->domain_attr->name ? info->domain_attr->name : "";
+		::ibrelk_addr local{};
 
+		if (info->src_addr && info->src_addrlen == sizeof(local))
+			std::memcpy(&local, info->src_addr, sizeof(local));
 		*domain = new Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, shares,
-			std::move(name), context);
+			std::move(name), local, context);
 		return 0;
 	});
 }

@@ -41,6 +41,11 @@ public:
 	{
 		return name_;
 	}
+	/// The port that it was opened for, by its address; any, if none in particular.
+	[[nodiscard]] const ::ibrelk_addr &local() const noexcept
+	{
+		return local_;
+	}
 	/// Whether its memory may be registered for others.
 	[[nodiscard]] bool shares() const noexcept
 	{
@@ -58,7 +63,7 @@ public:
 
 private:
 	Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
-		void *context) noexcept;
+		const ::ibrelk_addr &local, void *context) noexcept;
 	static int close(Fid *any);
 	static int bind(Fid *any, Fid *other, std::uint64_t flags);
 	static int control(Fid *any, int command, void *argument);
@@ -74,6 +79,7 @@ private:
 	Query query_;
 	const bool shares_;
 	const std::string name_;
+	const ::ibrelk_addr local_;
 	Use events_use_;
 	Users users_;
 };

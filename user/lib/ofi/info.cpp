@@ -459,8 +459,7 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 		if (ends->has_target) {
 			::ibrelk_addr target = ends->target;
 
-			if (is_loopback(target.gid))
-				std::memcpy(target.gid, port.address.gid, sizeof(target.gid));
+			localize(target, port.address);
 			set_address(made->dest_addr, made->dest_addrlen, target);
 		}
 		if (last) {

@@ -8,7 +8,7 @@
 namespace ibrelk::ofi
 {
 
-/// fi_getinfo() of the provider: one fi_info for each port that can do what the hints ask for.
+/// fi_getinfo() of the provider: one fi_info for each device with a port that can do what the hints ask for.
 int get_info(std::uint32_t version, const char *node, const char *service, std::uint64_t flags,
 	const fi_info *hints, fi_info **info);
 
