@@ -225,6 +225,8 @@ static void drive_acked(struct rel_conn *conn, void *cookie)
 		if (frag->send)
 			ibr_send_acked(frag->send);
 		answered = frag->answers;
+		if (frag->fence)
+			ibr_windows_fenced(path, frag->fence);
 		ibr_frag_put(frag);
 		if (answered)
 			ibr_inflow_answered(answered, false);
@@ -615,8 +617,8 @@ void ibr_path_written(struct ibr_path *path, u32 immediate, u32 length, const st
 	spin_lock_bh(&path->lock);
 	window = path->written[name];
 	/* The adapter has checked the key: this is of the window that has the name now, maybe in a former life. */
-	if (unlikely(!path->established || path->removed || !window || window->transfer->dying ||
-		     path->transport->rdma(path) != qp)) {
+	if (unlikely(!path->established || path->removed || !window || path->transport->rdma(path) != qp ||
+		     (window->transfer->dying && window->state != IBR_WINDOW_FENCED))) {
 		path->counters.drop_flow++;
 		goto out;
 	}

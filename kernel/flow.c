@@ -1082,14 +1082,17 @@ void ibr_inflow_announced(struct ibr_inflow *flow)
 	inflow_tell(flow);
 }
 
-void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame)
+void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame, u32 fence)
 {
 	struct ibr_frag *frag;
 
-	if (flow->gone)
+	if (flow->gone && !fence)
 		return;
 	frag = control_must(flow->path, frame);
 	if (!frag)
+		return;
+	frag->fence = fence;
+	if (flow->gone)
 		return;
 	ibr_inflow_get(flow);
 	frag->answers = flow;
@@ -1130,7 +1133,7 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell)
 	flow->path->flow_count--;
 	ibr_handle_remove(flow->path, &flow->h);
 	while ((transfer = list_first_entry_or_null(&flow->transfers, struct ibr_transfer, link)))
-		ibr_transfer_abort(transfer, error);
+		ibr_transfer_abort(transfer, error, !tell);
 	while ((message = list_first_entry_or_null(&flow->early, struct ibr_message, link))) {
 		list_del_init(&message->link);
 		if (message->rts)

@@ -359,12 +359,14 @@ struct ibr_message {
  * @IBR_WINDOW_FREE: not in use
  * @IBR_WINDOW_OPENING: its memory is being registered, so that it can be written to
  * @IBR_WINDOW_OPEN: asked for
+ * @IBR_WINDOW_FENCED: given up; to be closed when what the peer has written for it has come
  * @IBR_WINDOW_CLOSING: complete, or given up; it can still be written to
  */
 enum ibr_window_state {
 	IBR_WINDOW_FREE,
 	IBR_WINDOW_OPENING,
 	IBR_WINDOW_OPEN,
+	IBR_WINDOW_FENCED,
 	IBR_WINDOW_CLOSING,
 };
 
@@ -401,6 +403,7 @@ struct ibr_transfer {
 	bool umem_busy;
 	bool dying;
 	int error;
+	u32 fence;			/* of its windows that are FENCED */
 	u32 message;			/* the sender's handle */
 	u32 unit;			/* payload of each fragment but a window's last */
 	u32 window_bytes;
@@ -499,12 +502,13 @@ void ibr_inflow_drop(struct ibr_inflow *flow, int error, bool tell);
 
 /**
  * ibr_inflow_answer() - queue a frame that tells the sender how a message fared
- * @flow: on which; one that is gone answers nothing
+ * @flow: on which; one that is gone answers nothing, but for fences
  * @frame: FIN or MATCHED; copied
+ * @fence: what ibr_windows_fenced() is to be told when it is acknowledged; 0: nothing
  *
  * As ibr_control_send(). Context: path->lock held.
  */
-void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame);
+void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame, u32 fence);
 /** ibr_inflow_answered() - an answer has arrived, or the path's life is @over. Context: path->lock held */
 void ibr_inflow_answered(struct ibr_inflow *flow, bool over);
 
@@ -705,8 +709,23 @@ void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error);
 void ibr_transfer_revoke(struct ibr_transfer *transfer);
 /** ibr_transfer_tell() - recv->tells learns how the receive has ended. Context: recv->tells->path->lock held */
 void ibr_transfer_tell(struct ibr_recv *recv, int error);
-/** ibr_transfer_abort() - the receive completes with @error. Context: path->lock held */
-void ibr_transfer_abort(struct ibr_transfer *transfer, int error);
+/**
+ * ibr_transfer_abort() - the receive completes with an error
+ * @transfer: which
+ * @error: why, negative errno
+ * @known: the peer sends nothing more for it, as what has come from it, or the end of the path, tells
+ *
+ * Context: path->lock held.
+ */
+void ibr_transfer_abort(struct ibr_transfer *transfer, int error, bool known);
+/**
+ * ibr_windows_fenced() - close windows that are FENCED
+ * @path: whose
+ * @fence: of which the peer has acknowledged the FIN; 0: all, as this life of the path has ended
+ *
+ * Context: path->lock held.
+ */
+void ibr_windows_fenced(struct ibr_path *path, u32 fence);
 /** ibr_rendezvous_receive() - frames. Return: 0, or -ENOMEM: not received. Context: path->lock held */
 int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame, const void *payload);
 /**

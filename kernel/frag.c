@@ -29,6 +29,7 @@ static void frag_setup(struct ibr_frag *frag)
 	frag->next = NULL;
 	frag->send = NULL;
 	frag->answers = NULL;
+	frag->fence = 0;
 	frag->payload = frag->inline_payload;
 	memset(&frag->frame, 0, sizeof(frag->frame));
 }

@@ -27,6 +27,7 @@ struct ibr_send;
  * @next: the next fragment of the same packet, from its assembly until it is acknowledged or lost
  * @send: message that it belongs to, referenced; or NULL
  * @answers: flow of which it tells how a message fared, referenced until that is acknowledged, or in vain; or NULL
+ * @fence: what ibr_windows_fenced() is told when it is acknowledged; 0: nothing
  * @embedded: part of @send's memory, so not freed by itself
  * @control: reliable in native modes too
  * @repeated: transmitted before
@@ -49,6 +50,7 @@ struct ibr_frag {
 	struct ibr_frag *next;
 	struct ibr_send *send;
 	struct ibr_inflow *answers;
+	u32 fence;
 	void *payload;
 	struct wire_frame frame;
 	u8 inline_payload[] __aligned(8);

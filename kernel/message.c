@@ -79,7 +79,7 @@ static void message_matched(struct ibr_inflow *flow, u8 wire_flags, u32 sequence
 	};
 
 	if (wire_flags & WIRE_MSG_SYNC)
-		ibr_inflow_answer(flow, &frame);
+		ibr_inflow_answer(flow, &frame, 0);
 }
 
 /* Copy an eager message into its receive and complete that. */

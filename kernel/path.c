@@ -466,6 +466,7 @@ static void path_reset(struct ibr_path *path, int error, bool restart)
 		ibr_inflow_drop(in, error, false);
 	path_purge(path, &path->control);
 	path_purge(path, &path->repeat);
+	ibr_windows_fenced(path, 0);
 	if (path->established) {
 		rel_conn_drain(&path->rel, forget);
 		ibr_path_add_engine(path, &path->counters);
@@ -826,11 +827,12 @@ void ibr_paths_remove_port(const u8 gid[16])
 
 /*
  * End the endpoint's incoming flows among the next @left ones of the path, as many as there is certainly memory
- * for. What was looked at goes to the end of the list, so that nothing is looked at twice. Return: flows left.
+ * for, if all windows that there can be are fenced, too. What was looked at goes to the end of the list, so that nothing
+ * is looked at twice. Return: flows left.
  */
 static u32 path_drop_some(struct ibr_path *path, const struct ibr_endpoint *endpoint, u32 left)
 {
-	u32 budget = IBR_FRAG_BATCH, looks = PATH_LOOKS;
+	u32 budget = IBR_FRAG_BATCH - WIRE_CTS_NAMES, looks = PATH_LOOKS;
 	struct ibr_inflow *flow;
 
 	ibr_frag_refill();

@@ -153,6 +153,7 @@ struct ibr_packet {
  * @memory_peak: the most that it ever was
  * @written: windows that the peer may write to, by name
  * @written_next: where the search for a free name goes on
+ * @fence: the last one that was told (transfer_fence()); not 0 then
  * @handles: wire handle -> flow, send or transfer
  * @handle_next: where the search for a free one goes on
  * @counters: of all lives, but without what @rel has counted in this one
@@ -225,6 +226,7 @@ struct ibr_path {
 	u64 memory_peak;
 	struct ibr_window *written[WIRE_CTS_NAMES];
 	u32 written_next;
+	u32 fence;
 	struct xarray handles;
 	u32 handle_next;
 	struct ibrelk_counters counters;

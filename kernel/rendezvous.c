@@ -17,6 +17,10 @@
  * again as a packet, and is copied; so do those that cannot be written for any other reason, at any time. A
  * window counts as done only when its region is closed, and nothing can write to it any more; so the
  * receive does not complete before, whatever is still under way in the network.
+ *
+ * What is written to a region that is closed is dropped; but over a reliable connection it ends that, with all that is
+ * on it. There a transfer that is given up first tells its sender, by a FIN that is a fence: the sender writes no more
+ * from when he has it, and what he has written comes before the acknowledgement, by which the regions are closed.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -35,7 +39,7 @@ MODULE_PARM_DESC(zero_copy_min, "shortest window that is registered, so that it 
 
 static void transfer_progress(struct ibr_transfer *transfer);
 
-static void transfer_fin(struct ibr_inflow *flow, u32 message, int error, u64 length)
+static void transfer_fin(struct ibr_inflow *flow, u32 message, int error, u64 length, u32 fence)
 {
 	struct wire_frame frame = {
 		.type = WIRE_FRAME_FIN,
@@ -44,7 +48,7 @@ static void transfer_fin(struct ibr_inflow *flow, u32 message, int error, u64 le
 		.fin.length = cpu_to_le64(length),
 	};
 
-	ibr_inflow_answer(flow, &frame);
+	ibr_inflow_answer(flow, &frame, fence);
 }
 
 static void transfer_result(const struct ibr_transfer *transfer, int status, struct ibr_recv_result *result)
@@ -86,7 +90,30 @@ static void window_close(struct ibr_window *window)
 		ibr_mr_close(window->mr);
 }
 
-static void transfer_end(struct ibr_transfer *transfer, int error)
+/*
+ * If the peer's writes have to be awaited, when the transfer is given up, the number of the FIN that asks for that; else 0:
+ * nothing is written to it. A connection that breaks is made anew, and the peer goes on by what it was told: it has to know
+ * in any case, as long as this life lasts.
+ */
+static u32 transfer_fence(struct ibr_transfer *transfer)
+{
+	struct ibr_path *path = transfer->flow->path;
+	u32 i;
+
+	if (path->transport->type != IB_QPT_RC || !path->established)
+		return 0;
+	for (i = 0; i < IBR_WINDOWS; i++)
+		if (transfer->window[i].state == IBR_WINDOW_OPEN && transfer->window[i].name)
+			break;
+	if (i == IBR_WINDOWS)
+		return 0;
+	path->fence = path->fence + 1 ?: 1;
+	transfer->fence = path->fence;
+	return transfer->fence;
+}
+
+/* @fence: what the peer was told by transfer_fence(); 0: nothing */
+static void transfer_end(struct ibr_transfer *transfer, int error, u32 fence)
 {
 	struct ibr_send *ask = transfer->recv->ask;
 	u32 i;
@@ -100,26 +127,57 @@ static void transfer_end(struct ibr_transfer *transfer, int error)
 		ibr_send_retire(ask, 0);
 	}
 	ibr_handle_remove(transfer->flow->path, &transfer->h);
-	for (i = 0; i < IBR_WINDOWS; i++)
-		if (transfer->window[i].state == IBR_WINDOW_OPEN)
-			window_close(&transfer->window[i]);
+	for (i = 0; i < IBR_WINDOWS; i++) {
+		struct ibr_window *window = &transfer->window[i];
+
+		if (window->state == IBR_WINDOW_OPEN && window->name && fence)
+			window->state = IBR_WINDOW_FENCED;
+		else if (window->state == IBR_WINDOW_OPEN)
+			window_close(window);
+	}
 	transfer_finish(transfer);
 }
 
-void ibr_transfer_abort(struct ibr_transfer *transfer, int error)
+/* Give it up, and say so. */
+static void transfer_refuse(struct ibr_transfer *transfer, int error)
 {
+	u32 fence = transfer_fence(transfer);
+
+	transfer_fin(transfer->flow, transfer->message, error, 0, fence);
+	transfer_end(transfer, error, fence);
+}
+
+void ibr_transfer_abort(struct ibr_transfer *transfer, int error, bool known)
+{
+	u32 fence;
+
 	lockdep_assert_held(&transfer->flow->path->lock);
-	if (!transfer->dying)
-		transfer_end(transfer, error);
+	if (transfer->dying)
+		return;
+	fence = known ? 0 : transfer_fence(transfer);
+	if (fence)
+		transfer_fin(transfer->flow, transfer->message, error, 0, fence);
+	transfer_end(transfer, error, fence);
 }
 
 void ibr_transfer_revoke(struct ibr_transfer *transfer)
 {
 	lockdep_assert_held(&transfer->flow->path->lock);
-	if (transfer->dying)
-		return;
-	transfer_fin(transfer->flow, transfer->message, -EACCES, 0);
-	transfer_end(transfer, -EACCES);
+	if (!transfer->dying)
+		transfer_refuse(transfer, -EACCES);
+}
+
+void ibr_windows_fenced(struct ibr_path *path, u32 fence)
+{
+	struct ibr_window *window;
+	u32 i;
+
+	lockdep_assert_held(&path->lock);
+	for (i = 0; i < WIRE_CTS_NAMES; i++) {
+		window = path->written[i];
+		if (window && window->state == IBR_WINDOW_FENCED && (!fence || window->transfer->fence == fence))
+			window_close(window);
+	}
 }
 
 static void window_cts(const struct ibr_window *window, struct wire_frame *frame)
@@ -323,8 +381,7 @@ static void transfer_umem_ready(struct ibr_umem *umem)
 	if (transfer->dying) {
 		transfer_finish(transfer);
 	} else if (umem->error) {
-		transfer_fin(transfer->flow, transfer->message, umem->error, 0);
-		transfer_end(transfer, umem->error);
+		transfer_refuse(transfer, umem->error);
 	} else {
 		transfer_ask(transfer);
 	}
@@ -391,13 +448,13 @@ bool ibr_transfer_start(struct ibr_inflow *flow, const struct ibr_message *messa
 	} else {
 		/* An empty message, which came by RTS for want of credit, fits. */
 		result.status = transfer->length ? -EMSGSIZE : 0;
-		transfer_fin(flow, transfer->message, result.status, 0);
-		transfer_end(transfer, result.status);
+		transfer_fin(flow, transfer->message, result.status, 0, 0);
+		transfer_end(transfer, result.status, 0);
 	}
 	return header;
 
 fail_tell:
-	transfer_fin(flow, message->rts_message, result.status, 0);
+	transfer_fin(flow, message->rts_message, result.status, 0, 0);
 fail:
 	kfree(transfer);
 	ibr_recv_complete(recv, &result);
@@ -407,7 +464,7 @@ fail:
 void ibr_transfer_refuse_handle(struct ibr_inflow *flow, u32 handle, int error)
 {
 	lockdep_assert_held(&flow->path->lock);
-	transfer_fin(flow, handle, error, 0);
+	transfer_fin(flow, handle, error, 0, 0);
 }
 
 void ibr_transfer_refuse(struct ibr_inflow *flow, const struct ibr_message *message, int error)
@@ -436,7 +493,7 @@ void ibr_transfer_tell(struct ibr_recv *recv, int error)
 
 	lockdep_assert_held(&flow->path->lock);
 	recv->tells = NULL;
-	transfer_fin(flow, recv->message, error, !error || error == -EMSGSIZE ? recv->umem.length : 0);
+	transfer_fin(flow, recv->message, error, !error || error == -EMSGSIZE ? recv->umem.length : 0, 0);
 	ibr_inflow_put(flow);
 }
 
@@ -463,7 +520,7 @@ static void transfer_progress(struct ibr_transfer *transfer)
 	recv->message = transfer->message;
 	if (error == -EFAULT || !ibr_umem_bounced(&recv->umem))
 		ibr_transfer_tell(recv, error);
-	transfer_end(transfer, error);
+	transfer_end(transfer, error, 0);
 }
 
 static u32 window_unit_bytes(const struct ibr_window *window, u32 unit)
@@ -662,7 +719,8 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 	send->window[i].offset = offset;
 	send->window[i].end = offset + length;
 	send->window[i].unit = unit;
-	send->window[i].name = frame->flags;
+	/* Over a reliable connection nothing is written twice: it may be complete, and closed, after the first time. */
+	send->window[i].name = path->transport->type == IB_QPT_RC && offset < send->offset ? 0 : frame->flags;
 	send->window[i].key = le32_to_cpu(frame->cts.key);
 	send->window[i].address = le64_to_cpu(frame->cts.address);
 	send->window[i].asked = rel_next(&path->rel, path->native ? REL_UNRELIABLE : REL_RELIABLE);
@@ -878,7 +936,7 @@ int ibr_rendezvous_receive(struct ibr_path *path, const struct wire_frame *frame
 	case WIRE_FRAME_WINDOW_END:
 		return transfer_window_end(transfer, le64_to_cpu(frame->data.offset));
 	case WIRE_FRAME_ABORT:
-		ibr_transfer_abort(transfer, ibr_wire_error(frame->abort.status));
+		ibr_transfer_abort(transfer, ibr_wire_error(frame->abort.status), true);
 		break;
 	}
 	return 0;

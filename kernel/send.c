@@ -264,7 +264,7 @@ static void send_finish(struct ibr_send *send)
 		if (answer)
 			ibr_recv_complete(answer, &nothing);
 		else if (send->fetch)
-			ibr_transfer_abort(send->fetch, nothing.status);
+			ibr_transfer_abort(send->fetch, nothing.status, false);
 		ibr_send_put(send);
 		return;
 	}

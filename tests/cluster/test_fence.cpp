@@ -96,25 +96,29 @@ protected:
 		set_lane("auto_uc_idle_ms", lane_stays_s * 1000);
 	}
 
-	static lab::Job start_receiver(const std::string &mode, int messages, int looks = 1)
+	static lab::Job start_receiver(
+		const std::string &mode, int messages, int looks = 1, int bytes = message_bytes)
 	{
 		auto job = lab().start(2,
 			fmt::format("exec {} reuse --mode {} --bytes {} --expect {} --looks {} --hold {}",
-				built("tests/selftests/actor"), mode, message_bytes, messages, looks,
-				hold_file));
+				built("tests/selftests/actor"), mode, bytes, messages, looks, hold_file));
 
 		job.wait_for_output("serving", Duration(60));
 		return job;
 	}
 
+	static std::string sending(const std::string &mode, int messages, int first, int bytes)
+	{
+		return fmt::format(
+			"{} send --to 10.1.0.2 --mode {} --count {} --first {} --bytes {} --spoil {} ",
+			built("tests/selftests/actor"), mode, messages, first, bytes, spoiled);
+	}
+
 	static void send(const std::string &mode, int messages, int first, int bytes = message_bytes,
 		const std::string &how = "")
 	{
-		const Result result = lab().run(1,
-			fmt::format("{} send --to 10.1.0.2 --mode {} --count {} --first {} --bytes {} "
-				    "--spoil {} {}",
-				built("tests/selftests/actor"), mode, messages, first, bytes, spoiled, how),
-			Duration(300));
+		const Result result =
+			lab().run(1, sending(mode, messages, first, bytes) + how, Duration(300));
 
 		EXPECT_EQ(result.status, 0) << result.output;
 	}
@@ -239,11 +243,21 @@ protected:
 		return number_of(stop(late), "sent");
 	}
 
-	// Copies that arrive before, while, and after the windows that they were written to are closed.
-	static void copies_around_the_end(int messages)
+	// One message that does not come to its end, as its sender, or its receiver, is killed.
+	static void die_in_the_middle(const std::string &mode, int victim, lab::Job &receiver, int bytes)
 	{
-		const std::string mode = "uc-reliable";
+		Growth written = growth(2, "rx_written", mode);
+		auto sender = lab().start(1, "exec " + sending(mode, 1, 0, bytes));
 
+		ASSERT_TRUE(written.reaches(20, Duration(60), [&] { return sender.running(); }))
+			<< sender.output();
+		(victim == 1 ? sender : receiver).kill(9);
+		EXPECT_NE(sender.wait(Duration(60)).status, 0) << "it has come to its end";
+	}
+
+	// Copies that arrive before, while, and after the windows that they were written to are closed.
+	static void copies_around_the_end(const std::string &mode, int messages)
+	{
 		connect(mode);
 		auto receiver = start_receiver(mode, messages, 3);
 		Growth written = growth(2, "rx_written", mode);
@@ -263,7 +277,7 @@ protected:
 	// well is sent again later than all copies; so copies come too late where nothing is.
 	static void bad_wire(const std::string &mode, int messages)
 	{
-		const bool writes = mode != "ud-reliable", loses = mode != "uc-native";
+		const bool writes = !mode.starts_with("ud"), loses = !mode.ends_with("native");
 		// Whether a copy is the last of a message, and comes after its end, is chance: few messages
 		// may have to be sent again and again.
 		const int tries = writes ? 1 + 180 / messages : 1, all = (tries + loses) * messages;
@@ -342,7 +356,15 @@ TEST_P(FenceModes, writes_replayed_after_their_transfer)
 
 	EXPECT_TRUE(none.reaches(3 * recorded)) << "it has not begun";
 	const long before = none.value();
-	send(mode, during, 1);
+	/* Half of them are repeated, reordered and lost, too, by a wire of which native modes bear what does
+	 * not lose. */
+	send(mode, during / 2, 1);
+	for (int node : {1, 2})
+		lab().set_fault(node,
+			std::string("duplicate 20% delay 5ms 5ms") + (mode == "uc-native" ? "" : " loss 2%"));
+	send(mode, during / 2, 1 + during / 2);
+	for (int node : {1, 2})
+		lab().clear_fault(node);
 	EXPECT_GT(none.value() - before, recorded) << "not while messages were sent";
 	const long replayed = number_of(stop(late), "sent");
 
@@ -351,7 +373,8 @@ TEST_P(FenceModes, writes_replayed_after_their_transfer)
 	send(mode, 1, all - 1);
 	receiver.wait_for_output(fmt::format("holding {}\n", all), Duration(120));
 	EXPECT_EQ(copied.value(), 0);
-	EXPECT_GE(written.value(), (1 + during) * recorded + long{registrations} * short_writes);
+	/* What is lost, or comes too late to be told, goes again as a packet. */
+	EXPECT_GE(written.value(), (1 + during / 2) * recorded + long{registrations} * short_writes);
 	replay(receiver);
 	replay_redirected(receiver, mode);
 	release_and_wait(receiver, all);
@@ -504,8 +527,178 @@ TEST_F(Fence, writes_replayed_after_their_path)
 
 TEST_F(Fence, copies_of_writes_around_the_end_of_their_window)
 {
-	copies_around_the_end(60);
+	copies_around_the_end("uc-reliable", 60);
 }
+
+class FenceEnds : public Fence, public ::testing::WithParamInterface<std::string>
+{
+};
+
+// A message is given up while it is written, and more of it is on its way: from when that is said, the buffer
+// is the receiver's, too.
+TEST_P(FenceEnds, writes_of_a_sender_that_has_died)
+{
+	constexpr int deaths = 20, bytes = 2 << 20;
+	const std::string mode = GetParam();
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 1, 5, bytes);
+	auto late = start_late("shadow --gap-us 0 --with copy --spread-us 50000");
+	Growth none = refused();
+
+	/* A message takes one to two seconds, and some of it waits in the network for as long as 50 ms. */
+	lab().set_fault(1, "rate 10mbit limit 60");
+	for (int i = 0; i < deaths; i++)
+		ASSERT_NO_FATAL_FAILURE(die_in_the_middle(mode, 1, receiver, bytes));
+	lab().clear_fault(1);
+	EXPECT_GT(number_of(stop(late), "sent"), deaths * 20);
+	EXPECT_GT(none.value(), deaths) << "none was too late";
+	send(mode, 1, 0, bytes);
+	expect_unharmed(receiver, 1);
+	EXPECT_EQ(number_of(receiver.output(), "given up"), deaths) << receiver.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FenceEnds, ::testing::Values("uc-reliable", "uc-native", "auto"),
+	[](const auto &info) { return test_name(info.param); });
+
+// Over a reliable connection the adapter takes nothing twice, and a write whose key has gone ends the
+// connection.
+class FenceRc : public Fence, public ::testing::WithParamInterface<std::string>
+{
+protected:
+	static Growth taken_for_copies()
+	{
+		return {"copies that node 2 has seen", [] {
+				return std::stol(lab().run_ok(2,
+					"cat "
+					"/sys/class/infiniband/rxe0/ports/1/hw_counters/duplicate_request"));
+			}};
+	}
+
+	// What they have counted, which tells why a connection has ended.
+	static std::string adapters()
+	{
+		std::string all;
+
+		for (int node : {1, 2})
+			all += lab().run_ok(
+				node, "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *");
+		return all;
+	}
+
+	static std::vector<Growth> connections(const std::string &mode)
+	{
+		std::vector<Growth> all;
+
+		for (int node : {1, 2})
+			for (const std::string what : {"lives", "reconnects"})
+				all.push_back(growth(node, what, mode));
+		return all;
+	}
+};
+
+TEST_P(FenceRc, writes_replayed_after_their_transfer)
+{
+	constexpr int during = 40;
+	const std::string mode = GetParam();
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 1 + during);
+	Growth written = growth(2, "rx_written", mode);
+	Growth copies = taken_for_copies();
+	auto connected = connections(mode);
+
+	ASSERT_NO_FATAL_FAILURE(record(receiver, mode));
+	auto late = start_late("send");
+	EXPECT_EQ(number_of(end_of(late), "sent"), recorded);
+	EXPECT_TRUE(copies.reaches(recorded));
+	release_and_wait(receiver, 1);
+
+	auto more = start_late("send --count 0 --gap-us 2000");
+	EXPECT_TRUE(copies.reaches(3 * recorded)) << "it has not begun";
+	send(mode, during / 2, 1);
+	for (auto &what : connected)
+		EXPECT_EQ(what.value(), 0) << adapters();
+	/* It repeats and loses, whatever that does to the connection. What is reordered the adapter sends
+	 * again from there on. */
+	for (int node : {1, 2})
+		lab().set_fault(node, "duplicate 20% loss 1%");
+	send(mode, during / 2, 1 + during / 2);
+	for (int node : {1, 2})
+		lab().clear_fault(node);
+	stop(more);
+	expect_unharmed(receiver, 1 + during);
+	EXPECT_GE(written.value(), (1 + during / 2) * recorded);
+}
+
+// A write that has the PSN that is expected, and a key that has gone: it harms the connection, and nothing
+// else.
+TEST_P(FenceRc, a_write_by_an_old_key_ends_the_connection)
+{
+	const std::string mode = GetParam();
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 1 + (mode == "rc-reliable"));
+
+	ASSERT_NO_FATAL_FAILURE(record(receiver, mode));
+
+	Growth lost("connections that have ended",
+		[&] { return counter(2, "reconnects", mode) + counter(2, "lives", mode); });
+	auto late = start_late("send --redirect --gap-us 2000");
+	try_perf("latency 10.1.0.2 --iterations 2 --size 8 --mode " + mode);
+	end_of(late);
+	/* The path is made anew by whoever wants it next. */
+	try_perf("latency 10.1.0.2 --iterations 2 --size 8 --mode " + mode);
+	EXPECT_GE(lost.value(), 1);
+	release_and_wait(receiver, 1);
+	if (mode == "rc-reliable")
+		send(mode, 1, 1);
+	expect_unharmed(receiver, 1 + (mode == "rc-reliable"));
+}
+
+// Whoever dies in the middle of a message, on either side: what is on its way for it is awaited, so that the
+// others keep their connection.
+TEST_P(FenceRc, who_dies_ends_no_connection)
+{
+	constexpr int deaths = 5, bytes = 8 << 20; // a second each, or more
+	const std::string mode = GetParam();
+
+	stop_server();
+	wait_for_no_endpoints();
+	const Pinned pinned = pinned_pages();
+
+	connect(mode);
+	auto bystander = lab().start(1,
+		built("user/tools/ibrelk-perf") +
+			" bibandwidth 10.1.0.2 --verify --mixed --size 600 --iterations 100000000 --timeout "
+			"60 --mode " +
+			mode);
+	Growth traffic = growth(2, "rx_messages", mode);
+	ASSERT_TRUE(traffic.reaches(100, Duration(60), [&] { return bystander.running(); }))
+		<< bystander.output();
+
+	auto connected = connections(mode);
+
+	for (int i = 0; i < deaths; i++)
+		for (int victim : {1, 2}) {
+			auto receiver = start_receiver(mode, 1, 1, bytes);
+
+			ASSERT_NO_FATAL_FAILURE(die_in_the_middle(mode, victim, receiver, bytes));
+			receiver.kill(9);
+			receiver.wait(Duration(60));
+		}
+	for (auto &what : connected)
+		EXPECT_EQ(what.value(), 0) << adapters();
+	Growth on = growth(2, "rx_messages", mode);
+	EXPECT_TRUE(on.reaches(100, Duration(60), [&] { return bystander.running(); })) << bystander.output();
+	bystander.kill(15);
+	bystander.wait(Duration(60));
+	stop_server();
+	expect_all_given_back(pinned);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FenceRc, ::testing::Values("rc-reliable", "rc-native"),
+	[](const auto &info) { return test_name(info.param); });
 
 class FenceWire : public Fence, public ::testing::WithParamInterface<std::string>
 {
@@ -521,11 +714,12 @@ TEST_P(FenceWire, long_buffers_used_at_once_on_a_bad_wire)
 	bad_wire(GetParam(), 500);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FenceWire, ::testing::Values("uc-reliable", "uc-native", "auto", "ud-reliable"),
+INSTANTIATE_TEST_SUITE_P(All, FenceWire,
+	::testing::Values("uc-reliable", "uc-native", "auto", "ud-reliable", "ud-native"),
 	[](const auto &info) { return test_name(info.param); });
 
 // On nodes with two processors: a write lands on one while its region goes on the other.
-class FenceSmp : public Fence
+class FenceSmp : public Fence, public ::testing::WithParamInterface<std::string>
 {
 protected:
 	static void SetUpTestSuite()
@@ -539,16 +733,24 @@ protected:
 	}
 };
 
-TEST_F(FenceSmp, long_copies_of_writes_around_the_end_of_their_window)
+TEST_P(FenceSmp, copies_of_writes_around_the_end_of_their_window)
 {
 	ASSERT_EQ(std::stoi(lab().run_ok(2, "nproc")), 2);
-	copies_around_the_end(2000);
+	copies_around_the_end(GetParam(), 300);
 }
 
-TEST_F(FenceSmp, long_buffers_used_at_once_on_a_bad_wire)
+TEST_P(FenceSmp, long_copies_of_writes_around_the_end_of_their_window)
 {
-	bad_wire("uc-reliable", 500);
+	copies_around_the_end(GetParam(), 2000);
 }
+
+TEST_P(FenceSmp, long_buffers_used_at_once_on_a_bad_wire)
+{
+	bad_wire(GetParam(), 500);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FenceSmp, ::testing::Values("uc-reliable", "uc-native", "auto"),
+	[](const auto &info) { return test_name(info.param); });
 
 } // namespace
 

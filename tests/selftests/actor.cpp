@@ -10,7 +10,7 @@
 //		receives into one buffer, which is its own again as soon as a message has come: it looks at
 //		the message, fills the buffer with something else at once, and then looks --looks times, and
 //		as long as the file --hold exists ("holding"), whether all of that stays; only then the
-//		buffer is posted again
+//		buffer is posted again. It does the same when a message was given up (ECONNRESET)
 //	actor send --to 10.1.0.2 --endpoints 16 --count 5
 //		from so many endpoints of its own, sends each of as many endpoints of the peer --count
 //		messages, numbered from --first on, and waits until all are complete (--level). Prints the
@@ -280,7 +280,8 @@ public:
 
 	[[noreturn]] void reuse()
 	{
-		std::uint64_t received = 0, wrong = 0, changed = 0, looks = 0;
+		constexpr std::uint64_t nobody = 0x5a;
+		std::uint64_t received = 0, wrong = 0, changed = 0, looks = 0, given_up = 0;
 
 		open(options_.number);
 		buffers_.assign(1, Bytes(options_.bytes));
@@ -291,6 +292,7 @@ public:
 			const auto completion = next();
 
 			if (completion.status == -ECONNRESET) {
+				changed += use(nobody, ++given_up, received, looks);
 				post(0, 0);
 				continue;
 			}
@@ -308,9 +310,10 @@ public:
 			changed += use(sender, number, received, looks);
 			post(0, 0);
 		}
-		std::printf("received %llu, wrong %llu, changed %llu, looks %llu\n",
+		std::printf("received %llu, wrong %llu, changed %llu, looks %llu, given up %llu\n",
 			static_cast<unsigned long long>(received), static_cast<unsigned long long>(wrong),
-			static_cast<unsigned long long>(changed), static_cast<unsigned long long>(looks));
+			static_cast<unsigned long long>(changed), static_cast<unsigned long long>(looks),
+			static_cast<unsigned long long>(given_up));
 		std::fflush(stdout);
 		for (;;)
 			::pause();

@@ -19,9 +19,9 @@
 //		many of these bytes
 //
 // Of a UC queue pair soft-RoCE takes a packet that is a whole write whatever its PSN is, as the
-// specification has it, and looks at its key. All that is sent here overtakes what netem holds
-// back on this node, and is not seen by record, shadow and watch. Each prints "listening" when it
-// does so, and, in the end, what it has done as one JSON object.
+// specification has it, and looks at its key. Of an RC one it must have the PSN that is expected. All that is
+// sent here overtakes what netem holds back on this node, and is not seen by record, shadow and watch. Each
+// prints "listening" when it does so, and, in the end, what it has done as one JSON object.
 #include "ethernet.hpp"
 #include "roce.hpp"
 
@@ -98,9 +98,15 @@ struct Seen {
 		return layout.is_write_only() && roce::icrc(frame) == roce::icrc_sent(frame);
 	}
 
-	[[nodiscard]] bool is_uc() const
+	/* A request over a connection; of a reliable one there are answers as well, with the numbers of the
+	 * other way. */
+	[[nodiscard]] bool is_connected() const
 	{
-		return (layout.opcode & 0xe0) == roce::uc;
+		constexpr std::uint8_t write_only_with_immediate = 0x0b;
+		const auto transport = roce::transport_of(layout.opcode);
+
+		return (transport == roce::uc || transport == roce::rc) &&
+			(layout.opcode & 0x1f) <= write_only_with_immediate;
 	}
 };
 
@@ -145,7 +151,8 @@ public:
 			while (!changes.qpn && follow(changes, end))
 				;
 			if (!changes.qpn)
-				throw std::runtime_error("no packet to a UC queue pair of " + options_.to);
+				throw std::runtime_error(
+					"no packet to a connected queue pair of " + options_.to);
 		}
 		for (std::uint32_t i = 0; !options_.count || i < options_.count; i++) {
 			for (const roce::Bytes &frame : frames) {
@@ -209,7 +216,7 @@ private:
 	{
 		const auto seen = next(deadline);
 
-		if (seen && seen->is_uc()) {
+		if (seen && seen->is_connected()) {
 			changes.qpn = seen->layout.qpn;
 			changes.psn = (seen->layout.psn + 1) & 0xffffff;
 		}

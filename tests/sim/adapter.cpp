@@ -86,6 +86,7 @@ struct Qp : ib_qp {
 	int tries = 0;
 	std::size_t launched = 0; // RC: those of sends that are on their way
 	u64 attempt = 0;          // ... since the last of them was lost
+	bool gap = false;         // ... one of them is lost, and nothing leaves before that is known
 	u64 last_arrival = 0;
 	u64 key; // never used twice, unlike qp_num
 	std::deque<SendRequest> sends;
@@ -210,6 +211,7 @@ void qp_flush(Qp *qp)
 		cq_push(qp->send_cq, wc_of(send.wr_id, IB_WC_WR_FLUSH_ERR));
 	qp->sends.clear();
 	qp->launched = 0;
+	qp->gap = false;
 	qp->attempt++;
 	for (const auto &recv : qp->recvs)
 		cq_push(qp->recv_cq, wc_of(recv.wr_id, IB_WC_WR_FLUSH_ERR));
@@ -287,7 +289,12 @@ bool arrive(const Packet &packet, ib_qp_type type, bool faithful)
 	if (packet.written) {
 		if (!write(packet)) {
 			sim_trace("a write by key %x of node %u is refused", packet.key, packet.from_node);
-			// Of a connection that is reliable, both ends fail.
+			// Of a connection that is reliable, both ends fail, and so does all that is on it.
+			if (faithful && sim_carries(qp->context))
+				sim_fail("fence",
+					"node %u gets a write that comes too late, and loses a reliable "
+					"connection",
+					packet.to_node);
 			if (faithful)
 				qp_error(qp);
 			return !faithful;
@@ -388,12 +395,17 @@ void rc_result(u64 key, u64 attempt, bool arrived)
 		qp->launched--;
 		const auto request = qp->sends.front();
 		qp->sends.pop_front();
-		send_done(qp, request, IB_WC_SUCCESS);
+		if (holding[qp->device->node])
+			qp->kept.push_back(request);
+		else
+			send_done(qp, request, IB_WC_SUCCESS);
 		return;
 	}
 	qp->attempt++;
 	qp->launched = 0;
-	if (++qp->tries > rc_retries) {
+	qp->gap = false;
+	// What it keeps is told before.
+	if (++qp->tries > rc_retries && qp->kept.empty()) {
 		const auto request = qp->sends.front();
 		qp->sends.pop_front();
 		cq_push(qp->send_cq, wc_of(request.wr_id, IB_WC_RETRY_EXC_ERR));
@@ -419,7 +431,7 @@ void qp_next(u64 key)
 		return;
 	Qp *qp = it->second;
 	qp->busy = false;
-	if (qp->state != IB_QPS_RTS || qp->sends.size() <= qp->launched)
+	if (qp->state != IB_QPS_RTS || qp->sends.size() <= qp->launched || qp->gap)
 		return;
 	const auto &request = qp->sends[qp->launched];
 	if (request.registered) {
@@ -465,21 +477,20 @@ void qp_next(u64 key)
 	if (fate.arrivals.empty())
 		sim_counts.lost++;
 	if (faithful) {
-		// The first lost one is found out about when its time is over; the others behind it do not
-		// matter.
-		const u64 at = fate.arrivals.empty()
-			? 0
-			: std::max(qp->last_arrival + 1, sim_now() + fate.arrivals[0]);
+		// The first lost one is found out about when its time is over; those behind it are not taken,
+		// and wait for that.
 		const u64 attempt = qp->attempt;
 		qp->launched++;
-		if (!at) {
+		if (fate.arrivals.empty()) {
 			if (qp->launched == 1)
 				rc_result(key, attempt, false);
 			else
 				later(rc_timeout_ns, qp->device->node,
 					[key, attempt] { rc_result(key, attempt, false); });
+			qp->gap = attempt == qp->attempt;
 			return;
 		}
+		const u64 at = std::max(qp->last_arrival + 1, sim_now() + fate.arrivals[0]);
 		qp->last_arrival = at;
 		const u32 to_node = packet.to_node;
 		later(at - sim_now(), to_node,
@@ -521,6 +532,14 @@ ib_qp *adapter_pick(bool connections_only)
 		if (qp->state == IB_QPS_RTS && !qp->deaf && (!connections_only || qp->qp_type != IB_QPT_UD))
 			found.push_back(qp);
 	return found.empty() ? nullptr : found[sim_below(SIM_RANDOM_FAULT, found.size())];
+}
+
+ib_qp *adapter_of(u32 node, ib_qp_type type)
+{
+	for (const auto &[key, qp] : by_key)
+		if (qp->device->node == node && qp->qp_type == type && qp->to_qp && qp->to_node != node)
+			return qp;
+	return nullptr;
 }
 
 ib_qp *adapter_datagrams(u32 node)
@@ -902,6 +921,7 @@ int ib_modify_qp(ib_qp *base, ib_qp_attr *attr, int mask)
 		qp->sends.clear();
 		qp->kept.clear();
 		qp->launched = 0;
+		qp->gap = false;
 		qp->attempt++;
 		qp->recvs.clear();
 		qp->deaf = false;

@@ -22,7 +22,8 @@ void adapter_connect(ib_qp *qp, u32 node, u32 remote_qp);
 
 // Some queue pair of a connection (or any) of a running node, or null.
 ib_qp *adapter_pick(bool connections_only);
-ib_qp *adapter_datagrams(u32 node); // the queue pair of datagrams of a running node
+ib_qp *adapter_of(u32 node, ib_qp_type type); // a connection of a node to another one
+ib_qp *adapter_datagrams(u32 node);           // the queue pair of datagrams of a running node
 void adapter_deafen(ib_qp *qp);
 void adapter_move(u32 node); // as if its LID or MAC address had changed
 void adapter_break(ib_qp *qp);
@@ -51,4 +52,6 @@ const Packet *adapter_packet(const void *buffer);
 extern "C" {
 // witness.c: who posts a work request. Return: known
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
+// A path that has a peer has this queue pair (the context that it was made with), or is about to have it.
+bool sim_carries(const void *context);
 }

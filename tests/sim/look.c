@@ -63,7 +63,7 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 	const struct ibr_outflow *out;
 	const struct ibr_inflow *in;
 	const struct ibr_send *send;
-	u32 cause;
+	u32 cause, name;
 
 	memset(look, 0, sizeof(*look));
 	if (path) {
@@ -88,6 +88,8 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 		return;
 	look->copied = back->counters.windows_copied;
 	look->written = back->counters.rx_written;
+	for (name = 0; name < WIRE_CTS_NAMES; name++)
+		look->fenced += back->written[name] && back->written[name]->state == IBR_WINDOW_FENCED;
 	list_for_each_entry(in, &back->inflows, on_path) {
 		look->waiting += in->headers_waiting;
 		list_for_each_entry(transfer, &in->transfers, link)

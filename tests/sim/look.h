@@ -24,6 +24,7 @@ extern "C" {
  * @receiver_pins: a worker makes memory of one of these resident
  * @opening: windows that are being registered
  * @open: ... that were asked for
+ * @fenced: ... of transfers that were given up, for which the sender's writes are awaited
  * @closing: ... that are complete, and being deregistered
  * @asked: bytes that were asked for
  * @want: ... and are going to be
@@ -52,7 +53,7 @@ struct sim_look {
 	u32 waiting;
 	u32 transfers;
 	bool receiver_pins;
-	u32 opening, open, closing;
+	u32 opening, open, fenced, closing;
 	u64 asked, want;
 	u32 missing;
 	u64 arrived_least, arrived_most;

@@ -128,6 +128,12 @@ ask-memory | leak\|memory | puts=300000 | message.c | s/struct_size\(message, da
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->posted && ib_dereg_mr\(mr->ib\)\)/if (false)/
+rc-unfenced | fence | modes=18 size_max=70000 zero_copy_min=1 big=300000 closes=8 levels=8 | rendezvous.c | s/if \(path->transport->type != IB_QPT_RC [|][|]/if (true ||/
+rc-fenced-for-good | fence\|left | steps fenced | path.c | s/\tibr_windows_fenced\(path, 0\);\n//g
+rc-written-again | fence | modes=2 size_max=70000 zero_copy_min=1 big=300000 qp_errors=4 jitter_ns=3000000 | rendezvous.c | s/path->transport->type == IB_QPT_RC && offset < send->offset \? 0 : frame->flags/frame->flags/
+rc-fence-of-connection | fence | steps fenced receiver-dies --seeds 100 | path.c | s/(\tpath->error = error;\n)(\tif \(!path->broken_since\))/$1\tibr_windows_fenced(path, 0);\n$2/
+rc-fence-early | fence | steps fenced receiver-dies | rendezvous.c | s/window->state = IBR_WINDOW_FENCED;/window_close(window);/
+rc-fence-unnamed | fence\|left | steps fenced copied | rendezvous.c | s/IBR_WINDOW_OPEN && window->name && fence/IBR_WINDOW_OPEN \&\& window->mr \&\& fence/; s/IBR_WINDOW_OPEN && transfer->window\[i\].name/IBR_WINDOW_OPEN \&\& transfer->window[i].mr/
 claim-stays | twice\|claim\|order\|memory\|Segmentation | claims=500000 modes=32 late=3000 | recv.c | s/\tmatch_message_remove\(&endpoint->match, &message->match\);\n\tendpoint->claimed/\tendpoint->claimed/
 claim-blind | claim | claims=700000 modes=32 | recv.c | s/found = match_message_find\(&endpoint->match, &wanted\);/found = command->opcode == IBRELK_OP_CLAIM ? NULL : match_message_find(&endpoint->match, &wanted);/
 claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\(endpoint, message\);\n\t\}\n\tspin_unlock_bh\(&endpoint->lock\);\n\treturn message;/\t}\n\tspin_unlock_bh(&endpoint->lock);\n\treturn message;/

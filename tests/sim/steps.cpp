@@ -8,7 +8,8 @@
 //	ibrelk-steps table [STEP [CAUSE [MODE]]]	the table, or one row, or one cell of it
 //	ibrelk-steps alloc [MODE [N]]		each allocation fails once; or only the Nth
 //	ibrelk-steps slow [MODE]		a process loses its memory, and its descriptors later
-//	ibrelk-steps --rst			the table, for the documentation
+//	ibrelk-steps fenced [CAUSE|copied [MODE]]	... while a receiver that has died waits for what was
+//written to it 	ibrelk-steps --rst			the table, for the documentation
 //	... --trace				says what happens
 //	... --stride K				of the allocations only each Kth
 //	... --seeds N				each with as many seeds, which decide who is faster
@@ -133,8 +134,8 @@ struct Mode {
 
 const Mode modes[] = {{"uc-reliable", IBRELK_MODE_UC_RELIABLE, true},
 	{"uc-native", IBRELK_MODE_UC_NATIVE, true}, {"ud-reliable", IBRELK_MODE_UD_RELIABLE, false},
-	{"ud-native", IBRELK_MODE_UD_NATIVE, false}, {"rc-reliable", IBRELK_MODE_RC_RELIABLE, false},
-	{"rc-native", IBRELK_MODE_RC_NATIVE, false}, {"auto", IBRELK_MODE_AUTO, false}};
+	{"ud-native", IBRELK_MODE_UD_NATIVE, false}, {"rc-reliable", IBRELK_MODE_RC_RELIABLE, true},
+	{"rc-native", IBRELK_MODE_RC_NATIVE, true}, {"auto", IBRELK_MODE_AUTO, false}};
 
 // ---- two processes on two nodes ----------------------------------------------------------------
 
@@ -571,6 +572,68 @@ void play_slow_death(const Mode &mode, u32 node)
 	scene.end();
 }
 
+// Over a reliable connection a transfer that is given up is not over before what was written for it has come.
+// Whatever happens meanwhile, it does not wait for more than that, nor for longer than a path lasts. @breaks:
+// which queue pair has failed by then, or fails then; and is made anew, with most of the message still to be
+// written.
+void play_fenced(u64 seed, const Mode &mode, Cause cause, int breaks)
+{
+	Scene scene(mode, seed);
+
+	go_to(scene, first_sent);
+	if (breaks == 1)
+		sim::adapter_break(sim::adapter_of(sender, IB_QPT_RC));
+	if (breaks == 2)
+		sim::adapter_break(sim::adapter_of(receiver, IB_QPT_RC));
+	scene.die(receiver);
+	if (!scene.look().fenced)
+		sim_fail("fence", "nothing waits for what was written");
+	if (breaks == 3)
+		sim::adapter_break(sim::adapter_of(sender, IB_QPT_RC));
+	if (breaks == 4)
+		sim::adapter_break(sim::adapter_of(receiver, IB_QPT_RC));
+	const u64 lives = scene.look().lives;
+	if (cause == receiver_dies) // nothing else
+		must(scene.until([&] { return !scene.look().fenced; }, breaks ? second : ms),
+			"the sender's word has come");
+	else
+		happen(scene, cause, mode);
+	scene.until([&] { return scene.over(sender) && !scene.look().fenced; });
+	scene.run(settle_ns);
+	if (scene.look().fenced)
+		sim_fail("fence", "%u windows wait for ever", scene.look().fenced);
+	scene.check_quiet();
+	if (cause == receiver_dies && scene.look().lives != lives)
+		sim_fail("fence", "the connection has ended");
+	recover(scene, cause);
+	scene.run(settle_ns);
+	again(scene, mode, cause == receiver_gives_up || cause == receiver_device);
+	scene.run(settle_ns);
+	scene.check_quiet();
+	scene.end();
+}
+
+// What could not be registered is copied, and nothing has to be awaited.
+void play_copied(u64 seed, const Mode &mode)
+{
+	Scene scene(mode, seed);
+
+	scene.connect();
+	sim_troubled = true;
+	must(scene.post(receiver) && scene.post(sender), "accepted");
+	must(scene.until([&] { return scene.look().touched; }), "some have arrived");
+	if (!scene.look().copied)
+		sim_fail("step", "all windows were registered");
+	scene.die(receiver);
+	sim_troubled = false;
+	if (scene.look().fenced)
+		sim_fail("fence", "%u windows wait for nothing", scene.look().fenced);
+	must(scene.until([&] { return scene.over(sender); }), "the sender is told");
+	scene.run(settle_ns);
+	scene.check_quiet();
+	scene.end();
+}
+
 // ---- allocations -------------------------------------------------------------------------------
 
 // What may come of a message for which one allocation has failed, at whichever end: what describes the
@@ -719,6 +782,41 @@ void run_slow_deaths(const Options &options, Tally &tally)
 		}
 }
 
+void run_fenced(const Options &options, Tally &tally)
+{
+	for (const auto &mode : modes)
+		for (int cause = 0; cause < causes; cause++) {
+			const bool reliable =
+				mode.mode == IBRELK_MODE_RC_RELIABLE || mode.mode == IBRELK_MODE_RC_NATIVE;
+			if (!reliable || !options.wants(1, cause_name[cause]) || !options.wants(2, mode.name))
+				continue;
+			for (u64 run = 0; run < 5 * options.seeds; run++) {
+				const u64 seed = 1 + run / 5;
+				const auto outcome = sim::apart(config(), options.trace, [&] {
+					play_fenced(seed, mode, static_cast<Cause>(cause),
+						static_cast<int>(run % 5));
+				});
+				(outcome.failed ? tally.failed : tally.passed)++;
+				if (outcome.failed)
+					std::printf("fenced %s %s, seed %llu: FAILED %s\n%s",
+						cause_name[cause], mode.name, seed, outcome.check.c_str(),
+						outcome.report.c_str());
+				std::fflush(stdout);
+			}
+		}
+	auto broken = config();
+	broken.reg_errors = 1'000'000;
+	for (const auto &mode : modes) {
+		if (!mode.written || !options.wants(1, "copied") || !options.wants(2, mode.name))
+			continue;
+		const auto outcome = sim::apart(broken, options.trace, [&] { play_copied(1, mode); });
+		(outcome.failed ? tally.failed : tally.passed)++;
+		if (outcome.failed)
+			std::printf("fenced copied %s: FAILED %s\n%s", mode.name, outcome.check.c_str(),
+				outcome.report.c_str());
+	}
+}
+
 void run_alloc(const Options &options, Tally &tally)
 {
 	for (const auto &mode : modes)
@@ -782,6 +880,8 @@ int main(int argc, char **argv)
 		run_table(options, tally);
 	if (options.wants(0, "slow"))
 		run_slow_deaths(options, tally);
+	if (options.wants(0, "fenced"))
+		run_fenced(options, tally);
 	if (options.wants(0, "alloc"))
 		run_alloc(options, tally);
 	std::printf("%llu passed, %llu failed\n", tally.passed, tally.failed);

@@ -82,6 +82,7 @@ struct ibr_path *sim_path(u32 i)
 /* ---- which packets are taken ---- */
 
 bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to);
+bool sim_carries(const void *context);
 /* C++: see adapter.cpp */
 bool sim_packet_take(const void *packet, u32 token, u32 remote_token, u64 remote_instance, bool frames);
 /* An event that comes late is still to come. */
@@ -99,6 +100,13 @@ bool sim_origin(void *context, const struct ib_send_wr *wr, u32 *token, u32 *to)
 	*token = path->token;
 	*to = path->remote.token;
 	return true;
+}
+
+bool sim_carries(const void *context)
+{
+	const struct ibr_qp *qp = context;
+
+	return qp->path && qp->path->established && (qp->path->qp == qp || !qp->path->qp);
 }
 
 static struct watch *watch_of(const struct ibr_path *path)
