@@ -132,6 +132,11 @@ TEST_P(Progress, stopped_receiver_of_long_messages)
 	of_sizes({"1048576"}, 2, false);
 }
 
+TEST_P(Progress, frozen_sender_of_long_messages)
+{
+	of_sizes({"1048576"}, 1, true);
+}
+
 TEST_P(Progress, long_stopped_sender)
 {
 	both_sizes(1, false);
@@ -169,6 +174,32 @@ TEST_P(Progress, hundred_megabytes_for_a_stopped_receiver)
 	EXPECT_EQ(receiver.output().find("received"), std::string::npos) << "it was not stopped";
 	receiver.kill(SIGCONT);
 	receiver.wait_for_output("received 1, wrong 0, changed 0", Duration(60));
+	receiver.kill(15);
+	receiver.wait(Duration(30));
+}
+
+// A sender that has posted its message is not needed any more either: all of it comes while it is stopped.
+TEST_P(Progress, hundred_megabytes_of_a_stopped_sender)
+{
+	constexpr int bytes = 100 << 20;
+	const std::string actor = built("tests/selftests/actor");
+	auto receiver = lab().start(
+		2, fmt::format("exec {} reuse --mode {} --bytes {} --expect 1", actor, GetParam(), bytes));
+
+	receiver.wait_for_output("serving", Duration(60));
+
+	Growth segments = growth(2, "rx_segments", GetParam());
+	auto sender = lab().start(1,
+		fmt::format("exec {} send --to 10.1.0.2 --mode {} --bytes {} --level delivered", actor,
+			GetParam(), bytes));
+
+	ASSERT_TRUE(segments.reaches(100, Duration(60), [&] { return sender.running(); })) << sender.output();
+	sender.kill(SIGSTOP);
+	ASSERT_EQ(receiver.output().find("received"), std::string::npos) << "stopped too late";
+	receiver.wait_for_output("received 1, wrong 0, changed 0", Duration(300));
+	EXPECT_EQ(sender.output().find("done"), std::string::npos) << "it was not stopped";
+	sender.kill(SIGCONT);
+	EXPECT_EQ(sender.wait(Duration(60)).status, 0) << sender.output();
 	receiver.kill(15);
 	receiver.wait(Duration(30));
 }
@@ -255,7 +286,7 @@ TEST_P(Gone, long_what_a_stopped_process_is_sent_arrives)
 	receiver.wait(Duration(30));
 }
 
-INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable", "auto"),
+INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable", "rc-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
 } // namespace

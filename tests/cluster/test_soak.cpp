@@ -3,8 +3,9 @@
 // Everything at once, for a long time (check-long only): up to eight processes on each node that send to the
 // other one in random modes, messages of random sizes, some of them several MiB long, while the wire loses,
 // repeats, reorders and damages packets, the link goes down and up, queue pairs are killed, and now and then
-// a process is. Every byte of every message is verified; long ones are written by RDMA in the modes that do
-// that; and no node may need more memory in the end than it did in the beginning.
+// a process is, or stopped for some seconds. Every byte of every message is verified; long ones are written
+// by RDMA in the modes that do that; and no node may need more memory in the end than it did in the
+// beginning.
 //
 // IBRELK_SOAK_S in the environment says for how many seconds (60), IBRELK_SEED with what random choices.
 #include "cluster.hpp"
@@ -13,6 +14,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <map>
 #include <random>
@@ -151,7 +153,7 @@ protected:
 			"loss 2% duplicate 2% delay 1ms 1ms corrupt 0.5%"};
 		const int node = 1 + draw(2);
 
-		switch (draw(8)) {
+		switch (draw(9)) {
 		case 0:
 		case 1:
 		case 2: lab().set_fault(node, pick(faults)); break;
@@ -181,6 +183,17 @@ protected:
 				killed_++;
 			}
 			break;
+		case 8: {
+			Client &client =
+				clients[static_cast<std::size_t>(draw(static_cast<int>(clients.size())))];
+
+			client.job.kill(SIGSTOP);
+			/* The condition is time itself. */
+			lab().run_ok(node, fmt::format("sleep {}", 0.1 * draw(30)));
+			client.job.kill(SIGCONT);
+			stopped_++;
+			break;
+		}
 		}
 	}
 
@@ -323,11 +336,11 @@ protected:
 
 	std::uint64_t seed_ = 0;
 	std::mt19937_64 random_;
-	static constexpr const char *writing_modes[] = {"uc-reliable", "uc-native", "auto"};
+	static constexpr const char *writing_modes[] = {"uc-reliable", "uc-native", "rc-reliable", "auto"};
 	std::array<std::vector<lab::Job>, 2> server_;
 	std::map<std::string, long> written_, long_runs_; // by mode
 	std::array<std::vector<long>, 2> memory_kib_;
-	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0;
+	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0, stopped_ = 0;
 };
 
 TEST_F(Soak, everything_at_once)
@@ -341,8 +354,9 @@ TEST_F(Soak, everything_at_once)
 	const Pinned before = pinned_pages();
 	while (Clock::now() < end && !HasFailure())
 		round();
-	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed\n",
-		runs_, kills_, reconnects.value(), killed_);
+	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed, {} "
+		   "stopped\n",
+		runs_, kills_, reconnects.value(), killed_, stopped_);
 	expect_written();
 	expect_no_growth();
 	stop_servers();

@@ -1268,7 +1268,7 @@ KTAP_TEST(memory__pinned_and_forked)
 	KTAP_REQUIRE_EQUAL(::pipe(ask), 0);
 	KTAP_REQUIRE_EQUAL(::pipe(answer), 0);
 	pid_t child = 0;
-	misses(pages, [&] {
+	const auto anew = misses(pages, [&] {
 		std::memset(pages.data(), 0x77, kept);
 		child = ::fork();
 		if (!child) {
@@ -1282,6 +1282,7 @@ KTAP_TEST(memory__pinned_and_forked)
 		}
 	});
 	KTAP_REQUIRE(child > 0);
+	KTAP_CHECK(anew >= 1);
 	::close(ask[1]);
 	::close(ask[0]);
 	::close(answer[0]);
