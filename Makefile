@@ -30,7 +30,7 @@ demo: module user ## two nodes exchange verified messages over a lossy wire, the
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
 check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
-	@tests/check.sh fuzz+model+unit kunit+sim+steps+adapter lab
+	@tests/check.sh fuzz+model+unit kunit+sim+steps+adapter+overlap lab
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
@@ -54,7 +54,7 @@ check-mpich: user ## MPICH over the libfabric provider, built from Debian's sour
 	@tests/check.sh mpich
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@tests/check.sh unit fuzz sim+steps steps-long model-long mutation kunit-long lab-long mpich
+	@tests/check.sh unit fuzz sim+steps steps-long model-long mutation kunit-long overlap lab-long mpich
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

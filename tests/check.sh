@@ -3,7 +3,7 @@
 # does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side, so
 # that no processor is idle while one of them comes to its end: those that wait for no other's time.
 #
-# usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|kunit-long|lab|lab-long|mpich[+...] ...
+# usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|overlap|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -143,6 +143,7 @@ part_steps()
 	counted "steps, sanitizers" "$build/tests/sim/ibrelk-steps-asan" table
 	counted "steps, documented" steps_documented
 	counted "slow deaths" "$build/tests/sim/ibrelk-steps" slow
+	counted "what is awaited of the dead" "$build/tests/sim/ibrelk-steps" fenced --seeds 20
 	counted "allocations of a transfer" "$build/tests/sim/ibrelk-steps" alloc --stride 61
 	sums
 }
@@ -181,6 +182,8 @@ part_steps_long()
 	sum_good=0 sum_bad=0 sum_skips=0
 	counted "steps of a transfer" "$build/tests/sim/ibrelk-steps" table --seeds 20
 	counted "allocations, UC" "$build/tests/sim/ibrelk-steps" alloc uc-reliable
+	counted "what is awaited of the dead" "$build/tests/sim/ibrelk-steps" fenced --seeds 500
+	counted "allocations, RC" "$build/tests/sim/ibrelk-steps" alloc rc-reliable
 	counted "allocations, UD" "$build/tests/sim/ibrelk-steps" alloc ud-reliable
 	counted "allocations, sanitizers" "$build/tests/sim/ibrelk-steps-asan" alloc --stride 61
 	sums
@@ -201,6 +204,12 @@ part_mutation()
 {
 	"$root/tests/deps.sh" python3 &&
 		"$root/tests/mutation/mutate.py" --seed "$(date +%Y%m%d)" --count "${IBRELK_MUTANTS:-100}"
+}
+
+# Transfers go on while their applications compute.
+part_overlap()
+{
+	"$root/tests/bench/overlap.sh" 6.1
 }
 
 part_kunit()
@@ -276,7 +285,8 @@ cluster()
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
 long+=":*Overlap.*/ud_reliable:*Overlap.*/auto:*Mpi.ping*:*Mpi.a_*:*Mpi.*/auto:*Mpi.point_to_point/*:*Mpi.one_sided*:*Suites.*"
-long+=":*Mpich.*:*Large.*:*Progress.stopped*reliable"
+long+=":*Mpich.*:*Large.*:*Progress.stopped*reliable:*Progress.frozen*reliable"
+long+=":*FenceEnds.*/uc_native:*FenceEnds.*/auto:*FenceSmp.*/uc_native:*FenceSmp.*/auto"
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 
 part_lab()
@@ -284,7 +294,7 @@ part_lab()
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	gtest "$build/tests/lab/test_lab"
 	cluster 6.1 '*' "$long" || gtest_bad=$((gtest_bad + 1))
-	cluster 6.12 '*Modes.sizes*:*Faults*loss_5*:*Lifetimes.module*:*FenceModes*:Fence.*lane' "$long" || gtest_bad=$((gtest_bad + 1))
+	cluster 6.12 '*Modes.sizes*:*Faults*loss_5*:*Lifetimes.module*:*FenceModes*:*FenceRc*:*FenceSmp*:Fence.*lane:*Progress.hundred*' "$long" || gtest_bad=$((gtest_bad + 1))
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }

@@ -9,7 +9,7 @@
 #             to 32 KiB goes by rendezvous, or all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
 #             perftest-rc-write, tcp, of libfabric ofi-rxd (over UD) and ofi-tcp, or without any message match, which is
 #             matching, and region and region-unkept, which pin memory; all of them if none is given. And profile
-#             (see profile.sh)
+#             (see profile.sh), and overlap, which is that of all modes that people use (see overlap.sh)
 #   --full    the long sweeps: sizes, windows, more loss and delay
 #   --lossy   only over wires that lose or delay
 #   --rows    measure nothing, anywhere: all the rows there will be, as if no run had finished
@@ -352,6 +352,14 @@ tcp_bandwidth()
 	esac
 }
 
+# overlaps SIZES COUNT MODE ...: overlap by itself.
+overlaps()
+{
+	sizes=$1 trials=$2
+	shift 2
+	for mode; do ours overlap "$mode" "$sizes" "$trials" 2 64; done
+}
+
 # fi_overlaps MODE PROVIDER SIZES COUNT [DOMAIN SERVER_DOMAIN]: overlap over libfabric.
 fi_overlaps()
 {
@@ -484,6 +492,7 @@ bench()
 	match) matching ;;
 	region*) registering "$1" ;;
 	profile) profile ;;
+	overlap) overlaps $overlap_sizes 40 uc-reliable ud-reliable rc-reliable auto ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 2048,4096,8192,16384,32768 300 30 64 ;;
 	perftest-rc-write | *-copied | *-written) long "$1" ;;
@@ -584,6 +593,7 @@ sizes()
 	tcp | ofi-tcp) ;;
 	match) matching ;;
 	region*) registering "$1" ;;
+	overlap) overlaps 4194304,16777216,67108864 20 uc-reliable ud-reliable ;;
 	ofi-rxd) fi_overlaps "$1" 'verbs;ofi_rxd' $overlap_sizes 40 rxe0-dgram rxe1-dgram ;;
 	*-eager | *-rts) ours latency "$1" 1024,2048,4096,6144,8192,12288,16384,24576,32768 500 30 64 ;;
 	perftest-*)
@@ -681,7 +691,7 @@ for wire in $wires; do
 	wire "${wire%/*}" "${wire#*/}"
 	for mode; do
 		case $mode in
-		match | region* | profile) continue ;;
+		match | region* | profile | overlap) continue ;;
 		*-written | *-eager | *-rts) continue ;; # they load the module anew
 		esac
 		parameters "$mode"
