@@ -660,7 +660,7 @@ TEST_P(FenceRc, a_write_by_an_old_key_ends_the_connection)
 // others keep their connection.
 TEST_P(FenceRc, who_dies_ends_no_connection)
 {
-	constexpr int deaths = 5, bytes = 8 << 20; // a second each, or more
+	constexpr int deaths = 3, bytes = 8 << 20; // a second each, or more
 	const std::string mode = GetParam();
 
 	stop_server();
