@@ -827,8 +827,8 @@ void ibr_paths_remove_port(const u8 gid[16])
 
 /*
  * End the endpoint's incoming flows among the next @left ones of the path, as many as there is certainly memory
- * for, if all windows that there can be are fenced, too. What was looked at goes to the end of the list, so that nothing
- * is looked at twice. Return: flows left.
+ * for, if all windows that there can be are fenced, too. What was looked at goes to the end of the list, so that
+ * nothing is looked at twice. Return: flows left.
  */
 static u32 path_drop_some(struct ibr_path *path, const struct ibr_endpoint *endpoint, u32 left)
 {
