@@ -20,7 +20,7 @@
  *
  * What is written to a region that is closed is dropped; but over a reliable connection it ends that, with all that is
  * on it. There a transfer that is given up first tells its sender, by a FIN that is a fence: the sender writes no more
- * from when he has it, and what he has written comes before the acknowledgement, by which the regions are closed.
+ * from when he has it, and what he has written comes before the ACK of it, by which the regions are closed.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -91,9 +91,9 @@ static void window_close(struct ibr_window *window)
 }
 
 /*
- * If the peer's writes have to be awaited, when the transfer is given up, the number of the FIN that asks for that; else 0:
- * nothing is written to it. A connection that breaks is made anew, and the peer goes on by what it was told: it has to know
- * in any case, as long as this life lasts.
+ * If the peer's writes have to be awaited, when the transfer is given up, the number of the FIN that asks for that; else
+ * 0: nothing is written to it. A connection that breaks is made anew, and the peer goes on by what it was told: it has to
+ * know in any case, as long as this life lasts.
  */
 static u32 transfer_fence(struct ibr_transfer *transfer)
 {
@@ -378,13 +378,12 @@ static void transfer_umem_ready(struct ibr_umem *umem)
 	ibr_path_get(path);
 	spin_lock_bh(&path->lock);
 	transfer->umem_busy = false;
-	if (transfer->dying) {
+	if (transfer->dying)
 		transfer_finish(transfer);
-	} else if (umem->error) {
+	else if (umem->error)
 		transfer_refuse(transfer, umem->error);
-	} else {
+	else
 		transfer_ask(transfer);
-	}
 	ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 	ibr_path_put(path);
