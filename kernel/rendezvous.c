@@ -91,9 +91,9 @@ static void window_close(struct ibr_window *window)
 }
 
 /*
- * If the peer's writes have to be awaited, when the transfer is given up, the number of the FIN that asks for that; else
- * 0: nothing is written to it. A connection that breaks is made anew, and the peer goes on by what it was told: it has to
- * know in any case, as long as this life lasts.
+ * If the peer's writes have to be awaited, when the transfer is given up, the number of the FIN that asks for that;
+ * else 0: nothing is written to it. A connection that breaks is made anew, and the peer goes on by what it was told:
+ * it has to know in any case, as long as this life lasts.
  */
 static u32 transfer_fence(struct ibr_transfer *transfer)
 {

@@ -140,7 +140,7 @@ claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\
 discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence, 0\);\n//
 discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message, 0\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
-step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/if \(!transfer->dying\)\n\t\ttransfer_end\(transfer, error\);/list_del_init(&transfer->link);/
+step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/transfer_end\(transfer, error, fence\);(\n\}\n\nvoid ibr_transfer_revoke)/list_del_init(&transfer->link);$1/
 step-fin | outcome | steps table fin-lost receiver-dies | flow.c | s/flow->tells = tell && flow->answers;/flow->tells = false;/; s/tell && !flow->answers/tell/
 step-read | fence | steps table still-read | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/\tif \(window->name\)\n\t\twindow->transfer->flow->path->written\[.*?\] = NULL;\n//
