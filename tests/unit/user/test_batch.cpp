@@ -82,3 +82,51 @@ TEST(batch, an_error_leaves_everything)
 	batch.clear();
 	EXPECT_EQ(batch.size(), 0u);
 }
+
+// Two that send each other more than either takes would else wait for each other for ever: a send that is
+// refused waits for the peer to receive, and his receives would wait behind such a send.
+TEST(batch, receives_pass_what_is_refused)
+{
+	Batch batch(2);
+	std::vector<std::uint64_t> seen;
+	auto no_sends = [&](std::span<const ibrelk::Command> commands) -> ibrelk::result<std::uint32_t> {
+		std::uint32_t taken = 0;
+
+		for (; taken < commands.size() && commands[taken].opcode == IBRELK_OP_RECV; taken++)
+			seen.push_back(commands[taken].user_data);
+		return taken;
+	};
+	const auto push = [&](std::uint8_t opcode, std::uint64_t number) {
+		ibrelk::Command command = numbered(number);
+
+		command.opcode = opcode;
+		batch.push(command);
+	};
+
+	push(IBRELK_OP_SEND, 0);
+	EXPECT_EQ(*batch.flush(no_sends), 0u);
+	EXPECT_FALSE(batch.receives_first());
+	push(IBRELK_OP_SEND, 1);
+	EXPECT_TRUE(batch.full());
+	/* There is room for them all the same. */
+	EXPECT_FALSE(batch.full_of_receives());
+	push(IBRELK_OP_RECV, 2);
+	push(IBRELK_OP_RECV, 3);
+	EXPECT_TRUE(batch.full_of_receives());
+	EXPECT_EQ(*batch.flush(no_sends), 0u);
+	EXPECT_TRUE(batch.receives_first());
+	EXPECT_FALSE(batch.receives_first());
+	EXPECT_EQ(*batch.flush(no_sends), 2u);
+	EXPECT_EQ(seen, (std::vector<std::uint64_t>{2, 3}));
+	EXPECT_FALSE(batch.receives_first());
+	EXPECT_FALSE(batch.full_of_receives());
+	EXPECT_EQ(batch.size(), 2u);
+	/* Each kind stays in order. */
+	auto all = [&](std::span<const ibrelk::Command> commands) -> ibrelk::result<std::uint32_t> {
+		for (const auto &command : commands)
+			seen.push_back(command.user_data);
+		return static_cast<std::uint32_t>(commands.size());
+	};
+	EXPECT_EQ(*batch.flush(all), 2u);
+	EXPECT_EQ(seen, (std::vector<std::uint64_t>{2, 3, 0, 1}));
+}

@@ -69,7 +69,7 @@ std::uint64_t Run::slice_ns() const noexcept
 
 void Run::push_receives() noexcept
 {
-	while (!batch_.full() && !rx_free_.empty() && rx_posted_ < rx_total_) {
+	while (!batch_.full_of_receives() && !rx_free_.empty() && rx_posted_ < rx_total_) {
 		const std::uint32_t slot = rx_free_.back();
 		const auto buffer = rx_buffers_.slot(slot);
 		const Cookie cookie{Cookie::Kind::data_recv, link_.index, epoch_, slot};
@@ -122,7 +122,7 @@ void Run::flush() noexcept
 			fail(accepted.error());
 			return;
 		}
-		refused_ = *accepted == 0;
+		refused_ = *accepted == 0 && !batch_.receives_first();
 	}
 }
 
