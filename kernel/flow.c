@@ -1092,6 +1092,7 @@ void ibr_inflow_answer(struct ibr_inflow *flow, const struct wire_frame *frame, 
 	if (!frag)
 		return;
 	frag->fence = fence;
+	/* FLOW_CLOSE may overtake this one, if it is repeated: both say the same. */
 	if (flow->gone)
 		return;
 	ibr_inflow_get(flow);

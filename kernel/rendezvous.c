@@ -100,7 +100,7 @@ static u32 transfer_fence(struct ibr_transfer *transfer)
 	struct ibr_path *path = transfer->flow->path;
 	u32 i;
 
-	if (path->transport->type != IB_QPT_RC || !path->established)
+	if (!path->transport->late_write_breaks || !path->established)
 		return 0;
 	for (i = 0; i < IBR_WINDOWS; i++)
 		if (transfer->window[i].state == IBR_WINDOW_OPEN && transfer->window[i].name)
@@ -138,33 +138,32 @@ static void transfer_end(struct ibr_transfer *transfer, int error, u32 fence)
 	transfer_finish(transfer);
 }
 
-/* Give it up, and say so. */
-static void transfer_refuse(struct ibr_transfer *transfer, int error)
+/* Give it up. @tell: say so in any case, and not only if the peer's writes have to be awaited */
+static void transfer_give_up(struct ibr_transfer *transfer, int error, bool tell)
 {
 	u32 fence = transfer_fence(transfer);
 
-	transfer_fin(transfer->flow, transfer->message, error, 0, fence);
+	if (tell || fence)
+		transfer_fin(transfer->flow, transfer->message, error, 0, fence);
 	transfer_end(transfer, error, fence);
 }
 
 void ibr_transfer_abort(struct ibr_transfer *transfer, int error, bool known)
 {
-	u32 fence;
-
 	lockdep_assert_held(&transfer->flow->path->lock);
 	if (transfer->dying)
 		return;
-	fence = known ? 0 : transfer_fence(transfer);
-	if (fence)
-		transfer_fin(transfer->flow, transfer->message, error, 0, fence);
-	transfer_end(transfer, error, fence);
+	if (known)
+		transfer_end(transfer, error, 0);
+	else
+		transfer_give_up(transfer, error, false);
 }
 
 void ibr_transfer_revoke(struct ibr_transfer *transfer)
 {
 	lockdep_assert_held(&transfer->flow->path->lock);
 	if (!transfer->dying)
-		transfer_refuse(transfer, -EACCES);
+		transfer_give_up(transfer, -EACCES, true);
 }
 
 void ibr_windows_fenced(struct ibr_path *path, u32 fence)
@@ -381,7 +380,7 @@ static void transfer_umem_ready(struct ibr_umem *umem)
 	if (transfer->dying)
 		transfer_finish(transfer);
 	else if (umem->error)
-		transfer_refuse(transfer, umem->error);
+		transfer_give_up(transfer, umem->error, true);
 	else
 		transfer_ask(transfer);
 	ibr_path_drive_locked(path);
@@ -718,8 +717,8 @@ static void send_cts(struct ibr_path *path, const struct wire_frame *frame)
 	send->window[i].offset = offset;
 	send->window[i].end = offset + length;
 	send->window[i].unit = unit;
-	/* Over a reliable connection nothing is written twice: it may be complete, and closed, after the first time. */
-	send->window[i].name = path->transport->type == IB_QPT_RC && offset < send->offset ? 0 : frame->flags;
+	/* Where that would do harm, nothing is written twice: it may be complete, and closed, after the first time. */
+	send->window[i].name = path->transport->late_write_breaks && offset < send->offset ? 0 : frame->flags;
 	send->window[i].key = le32_to_cpu(frame->cts.key);
 	send->window[i].address = le64_to_cpu(frame->cts.address);
 	send->window[i].asked = rel_next(&path->rel, path->native ? REL_UNRELIABLE : REL_RELIABLE);

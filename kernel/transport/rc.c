@@ -20,6 +20,7 @@ const struct ibr_transport ibr_transport_rc = {
 	.slot = ibr_verbs_slot,
 	.post = ibr_verbs_post,
 	.rdma = rc_rdma,
+	.late_write_breaks = true,
 	.flush = ibr_verbs_flush,
 	.connect = ibr_connect_start,
 	.disconnect = ibr_connect_stop,

@@ -44,8 +44,9 @@ struct ibr_slot {
  *	then, if @frag is not NULL, its payload as a second SGE (the transport takes a reference for the
  *	life of the work request). Errors are reported by ibr_path_broken(), later. Context: connection lock held
  * @rdma: the queue pair by which both ends may write to one another's memory, and of which @slot gives slots; NULL:
- *	there is none now. What is written too late, when its key has ended, breaks a reliable connection, and is
- *	dropped by others. Context: connection lock held
+ *	there is none now. Context: connection lock held
+ * @late_write_breaks: what is written too late, when its key has ended, ends the connection (a reliable one), and is
+ *	not just dropped
  * @flush: hand what was queued to the adapter, as one chain. Context: connection lock held
  * @connect: make or renew the connection (connect.c); reports by ibr_path_connected() or
  *	ibr_path_failed(). Context: process, path->connect_lock held
@@ -58,6 +59,7 @@ struct ibr_transport {
 	struct ibr_slot *(*slot)(struct ibr_path *path);
 	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
 	struct ibr_qp *(*rdma)(struct ibr_path *path);
+	bool late_write_breaks;
 	void (*flush)(struct ibr_path *path);
 	int (*connect)(struct ibr_path *path);
 	void (*disconnect)(struct ibr_path *path);

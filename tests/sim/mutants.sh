@@ -128,9 +128,9 @@ ask-memory | leak\|memory | puts=300000 | message.c | s/struct_size\(message, da
 fence-receiver | fence | modes=32 size_max=70000 zero_copy_min=1 | rendezvous.c | s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\treturn;/if (false)\n\t\t\treturn;/; s/\tif \(window->state == IBR_WINDOW_FREE\)\n\t\ttransfer_progress/\tif (true)\n\t\ttransfer_progress/; s/if \(transfer->window\[i\].state != IBR_WINDOW_FREE\)\n\t\t\tdone/if (transfer->window[i].state == IBR_WINDOW_OPEN)\n\t\t\tdone/
 fence-sender | fence | modes=32 size_max=70000 zero_copy_min=1 post_ns=50000 delay_ns=500 duplicate=300000 loss=100000 | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 region-kept | fence\|leak | modes=32 size_max=70000 zero_copy_min=1 | transport/mr.c | s/if \(mr->posted && ib_dereg_mr\(mr->ib\)\)/if (false)/
-rc-unfenced | fence | modes=18 size_max=70000 zero_copy_min=1 big=300000 closes=8 levels=8 | rendezvous.c | s/if \(path->transport->type != IB_QPT_RC [|][|]/if (true ||/
+rc-unfenced | fence | modes=18 size_max=70000 zero_copy_min=1 big=300000 closes=8 levels=8 | rendezvous.c | s/if \(!path->transport->late_write_breaks [|][|]/if (true ||/
 rc-fenced-for-good | fence\|left | steps fenced | path.c | s/\tibr_windows_fenced\(path, 0\);\n//g
-rc-written-again | fence | modes=2 size_max=70000 zero_copy_min=1 big=300000 qp_errors=4 jitter_ns=3000000 | rendezvous.c | s/path->transport->type == IB_QPT_RC && offset < send->offset \? 0 : frame->flags/frame->flags/
+rc-written-again | fence | modes=2 size_max=70000 zero_copy_min=1 big=300000 qp_errors=4 jitter_ns=3000000 | rendezvous.c | s/path->transport->late_write_breaks && offset < send->offset \? 0 : frame->flags/frame->flags/
 rc-fence-of-connection | fence | steps fenced receiver-dies --seeds 100 | path.c | s/(\tpath->error = error;\n)(\tif \(!path->broken_since\))/$1\tibr_windows_fenced(path, 0);\n$2/
 rc-fence-early | fence | steps fenced receiver-dies | rendezvous.c | s/window->state = IBR_WINDOW_FENCED;/window_close(window);/
 rc-fence-unnamed | fence\|left | steps fenced copied | rendezvous.c | s/IBR_WINDOW_OPEN && window->name && fence/IBR_WINDOW_OPEN \&\& window->mr \&\& fence/; s/IBR_WINDOW_OPEN && transfer->window\[i\].name/IBR_WINDOW_OPEN \&\& transfer->window[i].mr/
@@ -140,7 +140,7 @@ claim-free | bound | claims=500000 modes=32 | recv.c | s/\t\tibr_message_unhold\
 discard-silent | progress | claims=500000 modes=32 levels=8 late=2000 restarts=0 closes=0 alloc=0 | message.c | s/\telse if \(received\)\n\t\tmessage_matched\(flow, message->wire_flags, message->sequence, 0\);\n//
 discard-rts | progress | claims=500000 modes=32 size_max=33000 restarts=0 closes=0 alloc=0 | message.c | s/\tif \(received && message->rts\)\n\t\tibr_transfer_refuse\(flow, message, 0\);\n\telse if/\tif/
 share-none | progress\|storm\|hang | modes=64 nodes=8 endpoints=1 ud_recv_depth=64 messages=400 | transport/verbs.c | s/return share < SHARE_MIN \? SHARE_MIN : /return share < 64 ? 0 : /
-step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/transfer_end\(transfer, error, fence\);(\n\}\n\nvoid ibr_transfer_revoke)/list_del_init(&transfer->link);$1/
+step-not-told | outcome | steps table lost sender-dies | rendezvous.c | s/(if \(known\)\n\t\t)transfer_end\(transfer, error, 0\);/$1list_del_init(&transfer->link);/
 step-fin | outcome | steps table fin-lost receiver-dies | flow.c | s/flow->tells = tell && flow->answers;/flow->tells = false;/; s/tell && !flow->answers/tell/
 step-read | fence | steps table still-read | memory.c | s/ [|][|] unlikely\(atomic_read\(&umem->readers\)\)//
 step-name | left | steps table first-sent sender-dies uc-reliable | rendezvous.c | s/\tif \(window->name\)\n\t\twindow->transfer->flow->path->written\[.*?\] = NULL;\n//

@@ -8,8 +8,8 @@
 //	ibrelk-steps table [STEP [CAUSE [MODE]]]	the table, or one row, or one cell of it
 //	ibrelk-steps alloc [MODE [N]]		each allocation fails once; or only the Nth
 //	ibrelk-steps slow [MODE]		a process loses its memory, and its descriptors later
-//	ibrelk-steps fenced [CAUSE|copied [MODE]]	... while a receiver that has died waits for what was
-//written to it 	ibrelk-steps --rst			the table, for the documentation
+//	ibrelk-steps fenced [CAUSE|copied [MODE]]	a receiver has died, and waits for what was written
+//	ibrelk-steps --rst			the table, for the documentation
 //	... --trace				says what happens
 //	... --stride K				of the allocations only each Kth
 //	... --seeds N				each with as many seeds, which decide who is faster
