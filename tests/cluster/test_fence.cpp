@@ -703,10 +703,10 @@ TEST_P(FenceRc, long_who_dies_ends_no_connection)
 				job->wait(Duration(60));
 			}
 		}
-	for (auto &what : connected)
-		EXPECT_EQ(what.value(), 0) << adapters();
 	Growth on = growth(2, "rx_messages", mode);
 	EXPECT_TRUE(on.reaches(100, Duration(60), [&] { return bystander.running(); })) << bystander.output();
+	for (auto &what : connected)
+		EXPECT_EQ(what.value(), 0) << adapters();
 	bystander.kill(15);
 	bystander.wait(Duration(60));
 	stop_server();

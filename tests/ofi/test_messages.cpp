@@ -52,6 +52,28 @@ protected:
 					: fi_inject(side.ep.get(), buffer, bytes, to);
 		});
 	}
+	// Knows another side by node and service only, whichever life that has.
+	static fi_addr_t add_by_service(const Side &side, const Side &peer)
+	{
+		const std::vector<unsigned char> name = peer.name();
+		std::array<char, 80> text{};
+		std::size_t letters = text.size();
+		fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+		/* address:number#life */
+		fi_av_straddr(side.av.get(), name.data(), text.data(), &letters);
+
+		const std::string whole = text.data();
+		const auto colon = whole.rfind(':');
+		const std::string number = whole.substr(colon + 1, whole.find('#') - colon - 1);
+		/* Both may be at ports of their own. */
+		const bool together = std::equal(name.begin(), name.begin() + 16, side.name().begin());
+		const std::string node = together ? "127.0.0.1" : whole.substr(0, colon);
+
+		EXPECT_EQ(fi_av_insertsvc(side.av.get(), node.c_str(), number.c_str(), &index, 0, nullptr), 1)
+			<< whole;
+		return index;
+	}
 	// By fi_(t)sendmsg() and fi_(t)recvmsg().
 	static ssize_t sendmsg(Side &side, std::vector<iovec> pieces, fi_addr_t to, void *context,
 		std::uint64_t flags, std::uint64_t data = 0, std::uint64_t tag = 0)
@@ -363,27 +385,9 @@ TEST_P(Messages, from_whom_by_service_and_by_name)
 	Side a;
 	Side b;
 	const fi_addr_t to_b = a.add(b);
-	std::array<unsigned char, 64> name{};
-	std::array<char, 80> text{};
-	std::size_t length = name.size();
-	std::size_t letters = text.size();
-	fi_addr_t by_service = FI_ADDR_NOTAVAIL;
+	fi_addr_t by_service = add_by_service(b, a);
 	char got = 0;
 
-	ASSERT_EQ(fi_getname(&a.ep.get()->fid, name.data(), &length), 0);
-	fi_av_straddr(b.av.get(), name.data(), text.data(), &letters);
-
-	/* address:number#life */
-	const std::string whole = text.data();
-	const auto colon = whole.rfind(':');
-	const std::string number = whole.substr(colon + 1, whole.find('#') - colon - 1);
-
-	/* Both may be at ports of their own. */
-	const bool together = std::memcmp(name.data(), b.name().data(), 16) == 0;
-	const std::string node = together ? "127.0.0.1" : whole.substr(0, colon);
-
-	ASSERT_EQ(fi_av_insertsvc(b.av.get(), node.c_str(), number.c_str(), &by_service, 0, nullptr), 1)
-		<< whole;
 	inject(b, "s", 1, by_service, 1);
 	recv(a, &got, 1, &got, 1, FI_ADDR_UNSPEC);
 	EXPECT_EQ(a.next().entry.op_context, &got);
@@ -411,22 +415,10 @@ TEST_P(Messages, from_whom_of_two_addresses_of_one)
 	Side a;
 	Side b;
 	const fi_addr_t to_b = a.add(b);
-	std::array<unsigned char, 64> name{};
-	std::array<char, 80> text{};
-	std::size_t length = name.size();
-	std::size_t letters = text.size();
-	fi_addr_t by_service = FI_ADDR_NOTAVAIL;
+	const fi_addr_t by_service = add_by_service(b, a);
+	const fi_addr_t by_name = b.add(a);
 	char got[2] = {};
 
-	ASSERT_EQ(fi_getname(&a.ep.get()->fid, name.data(), &length), 0);
-	fi_av_straddr(b.av.get(), name.data(), text.data(), &letters);
-
-	const std::string whole = text.data();
-	const auto colon = whole.rfind(':');
-	const std::string number = whole.substr(colon + 1, whole.find('#') - colon - 1);
-
-	ASSERT_EQ(fi_av_insertsvc(b.av.get(), "localhost", number.c_str(), &by_service, 0, nullptr), 1);
-	const fi_addr_t by_name = b.add(a);
 	/* Both are peers of the endpoint by now. */
 	recv(b, &got[0], 1, &got[0], 1, by_service);
 	recv(b, &got[1], 1, &got[1], 1, by_name);
