@@ -11,10 +11,13 @@
  *  - after ack_every_pkts packets, or a few packets while there is a gap;
  *  - after a delay otherwise. It is one smoothed round trip, bounded by the configuration: long
  *    enough for a reply to take the ACK along, in proportion to what the sender waits anyway.
+ *    Where replies are seen to come later than the bound, but within a round trip, it is that: or
+ *    each message of a ping-pong would cost an ACK packet.
  */
 #include "engine.h"
 
 #define GAP_PKTS	4		/* packets per ACK while there is a gap */
+#define LATE_REPLIES	3		/* in a row, and the next one is waited for */
 #define DELAY_MAX_US	0xffff		/* saturated .ack_delay: no sample can be taken from it */
 
 /* Time since the newest arrival, as the header has it. */
@@ -56,10 +59,42 @@ void rel_ack_note(struct rel_conn *conn, bool at_once, u64 now)
 		limit = min_t(u32, limit, GAP_PKTS);
 	else if (conn->sender.in_flight)
 		limit *= 2;	/* an ACK will soon let this side send, and take this one along */
-	if (++receiver->pending >= limit || at_once)
+	if (receiver->waited || at_once)
+		receiver->late_replies = 0;
+	receiver->waited = false;
+	/* What leaves something of this side's unacknowledged is no question that waits for its answer. */
+	conn->sender.answering = !conn->sender.in_flight;
+	if (++receiver->pending >= limit || at_once) {
 		receiver->ack_now = true;
-	else if (receiver->pending == 1)
-		rel_timer_arm(conn, REL_TIMER_ACK, now + conn->rtt.ack_delay_ns);
+	} else if (receiver->pending == 1) {
+		bool longer = conn->sender.answering && receiver->late_replies >= LATE_REPLIES;
+
+		receiver->pending_ns = now;
+		rel_timer_arm(conn, REL_TIMER_ACK,
+			      now + (longer ? conn->rtt.reply_delay_ns : conn->rtt.ack_delay_ns));
+	}
+}
+
+void rel_ack_note_reply(struct rel_conn *conn, u64 now)
+{
+	struct rel_receiver *receiver = &conn->receiver;
+
+	receiver->waited = false;
+	if (now - receiver->pending_ns >= conn->rtt.reply_delay_ns)
+		receiver->late_replies = 0;
+	else
+		receiver->late_replies++;	/* up to LATE_REPLIES: rel_ack_handle_delay() */
+}
+
+void rel_ack_handle_delay(struct rel_conn *conn)
+{
+	struct rel_receiver *receiver = &conn->receiver;
+
+	rel_timer_disarm(conn, REL_TIMER_ACK);
+	receiver->ack_now = true;
+	receiver->waited = conn->sender.answering;
+	if (receiver->late_replies >= LATE_REPLIES)
+		receiver->late_replies = 0;
 }
 
 bool rel_control_due(const struct rel_conn *conn)
@@ -163,6 +198,7 @@ bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 		 * each round trip is what the estimator's gains are made for, and is cheaper.
 		 */
 		if (delay_us < DELAY_MAX_US && delay_us * 1000ull < rtt_ns) {
+			rel_rtt_held(conn, delay_us * 1000ull);
 			rel_rtt_sample(conn, rtt_ns - delay_us * 1000ull);
 			conn->rtt.round_end = sender->next;
 			sampled = true;

@@ -49,6 +49,7 @@ struct rel_sent {
  * @repeated: packets sent since the first of these
  * @asked: the last number that carried an ACK request
  * @asking: and nothing from there on has been acknowledged yet
+ * @answering: a reliable packet has come since the last one was sent, and found nothing in flight
  * @sent_ns: when the last packet was sent
  * @waiting_ns: since when something has been in flight, or lost and to be sent again, or blocked for want of credits,
  *	or asked, without a word from the peer before that
@@ -64,6 +65,7 @@ struct rel_sender {
 	u16 repeats;
 	u16 repeated;
 	bool asking;
+	bool answering;
 	u32 asked;
 	u32 told;
 	u64 sent_ns;
@@ -78,6 +80,9 @@ struct rel_sender {
  * @pending: packets received since the last ACK that was sent
  * @ack_now: an ACK must not wait for the timer
  * @probed: a PROBE has come since the last packet that was sent
+ * @waited: an ACK has waited for a reply in vain, and neither a reply nor another packet has come since
+ * @late_replies: in a row that came after such an ACK, but within reply_delay_ns
+ * @pending_ns: when the first packet arrived that such an ACK waited for a reply to
  * @newest_ns: when the largest number arrived
  * @unreliable_seen: bit i: number @unreliable_end - 1 - i was received
  * @unreliable_end: @end of the unreliable space
@@ -89,6 +94,9 @@ struct rel_receiver {
 	u16 pending;
 	bool ack_now;
 	bool probed;
+	bool waited;
+	u8 late_replies;
+	u64 pending_ns;
 	u64 newest_ns;
 	struct rel_bits unreliable_seen;
 	u32 unreliable_end;
@@ -124,7 +132,9 @@ struct rel_credit {
  * @latest_ns: last sample
  * @min_old: @min_ns is to be taken anew from the next sample
  * @round_end: the next sample is taken from this number or a later one
- * @ack_delay_ns: how long this side may delay an ACK
+ * @ack_delay_ns: how long this side delays an ACK
+ * @reply_delay_ns: the same where replies are seen to come later than that
+ * @held_ns: how long the other side was seen to delay its ACKs of late
  * @rto_ns: retransmission time-out, without back-off
  * @probe_ns: tail loss probe after this time without an ACK; at most @rto_ns
  * @rto_max_ns: bound of the backed-off time-out
@@ -137,6 +147,8 @@ struct rel_rtt {
 	bool min_old;
 	u32 round_end;
 	u32 ack_delay_ns;
+	u32 reply_delay_ns;
+	u32 held_ns;
 	u64 rto_ns;
 	u64 probe_ns;
 	u64 rto_max_ns;

@@ -52,6 +52,10 @@ void rel_ack_fill(struct rel_conn *conn, struct wire_header *header, u64 now);
 
 /** rel_ack_note() - a packet was received: acknowledge it, at once or when the policy says so */
 void rel_ack_note(struct rel_conn *conn, bool at_once, u64 now);
+/** rel_ack_note_reply() - a header goes with frames, after an ACK had waited for that in vain */
+void rel_ack_note_reply(struct rel_conn *conn, u64 now);
+/** rel_ack_handle_delay() - an ACK has waited long enough */
+void rel_ack_handle_delay(struct rel_conn *conn);
 
 /** rel_ack_handle() - take in what a received header acknowledges. Return: some of that was declared lost */
 bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now);
@@ -101,6 +105,8 @@ static inline void rel_loss_revive(struct rel_loss *loss)
 
 void rel_rtt_init(struct rel_conn *conn);
 
+/** rel_rtt_held() - the other side has delayed an ACK by that; before the sample which that ACK gives */
+void rel_rtt_held(struct rel_conn *conn, u64 delay_ns);
 /** rel_rtt_sample() - one round trip, without the receiver's delay; more than 0 */
 void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns);
 

@@ -65,7 +65,8 @@ struct rel_ops {
  * @number_start: first number of both spaces of this side (tests start just below the wrap)
  * @peer_number_start: first number of both spaces of the other side
  * @ack_every_pkts: an ACK is sent at once after this many unacknowledged packets, 1 to 64
- * @ack_delay_us: longest delay of an ACK, taken to be the other side's too
+ * @ack_delay_us: longest delay of an ACK, but where replies are seen to come later; the other side's too, until it is
+ *	seen to delay more
  * @rto_initial_us: before there is a sample
  * @rto_min_us: lower bound
  * @rto_max_us: upper bound of the backed-off time-out

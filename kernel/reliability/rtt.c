@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The round trip's estimate (RFC 6298) and the times that follow from it. Samples are clean: a
- * number is sent only once, and the receiver says how long it held the ACK back. What it held back
- * is added again to the time-outs, as the most that it may hold back.
+ * number is sent only once, and the receiver says how long it held the ACK back. What it may hold
+ * back is added again to the time-outs: .ack_delay_us, or what it was seen to if that is more.
  */
 #include "engine.h"
 
@@ -11,6 +11,7 @@
  * The sender reckons with .ack_delay_us anyway.
  */
 #define ACK_DELAY_MIN_NS	150000u
+#define REPLY_DELAY_MAX_NS	10000000u	/* well below what the header can tell (65 ms), and rto_max */
 
 void rel_rtt_init(struct rel_conn *conn)
 {
@@ -22,13 +23,15 @@ void rel_rtt_init(struct rel_conn *conn)
 	rtt->rto_ns = min_t(u64, config->rto_initial_us * 1000ull, rtt->rto_max_ns);
 	rtt->probe_ns = rtt->rto_ns;	/* RFC 8985, 7.2: without a sample, as the RTO */
 	rtt->ack_delay_ns = min_t(u64, config->ack_delay_us * 1000ull, U32_MAX);
+	rtt->reply_delay_ns = rtt->ack_delay_ns;
 }
 
 void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 {
 	const struct rel_config *config = &conn->config;
 	struct rel_rtt *rtt = &conn->rtt;
-	u64 peer_delay_ns = config->ack_delay_us * 1000ull;
+	u64 most_ns = config->ack_delay_us * 1000ull;
+	u64 peer_delay_ns = max_t(u64, most_ns, rtt->held_ns);
 	u32 sample = min_t(u64, sample_ns, U32_MAX / 8);
 
 	rtt->latest_ns = sample;
@@ -54,7 +57,18 @@ void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 	rtt->rto_ns = max_t(u64, rtt->rto_ns, config->rto_min_us * 1000ull);
 	rtt->rto_ns = min(rtt->rto_ns, rtt->rto_max_ns);
 	rtt->probe_ns = min(rtt->probe_ns, rtt->rto_ns);
-	rtt->ack_delay_ns = min_t(u64, max(rtt->srtt_ns, ACK_DELAY_MIN_NS), peer_delay_ns);
+	rtt->ack_delay_ns = min_t(u64, max(rtt->srtt_ns, ACK_DELAY_MIN_NS), most_ns);
+	rtt->reply_delay_ns = clamp(rtt->srtt_ns, rtt->ack_delay_ns, max(rtt->ack_delay_ns, REPLY_DELAY_MAX_NS));
+}
+
+void rel_rtt_held(struct rel_conn *conn, u64 delay_ns)
+{
+	struct rel_rtt *rtt = &conn->rtt;
+
+	rtt->held_ns -= rtt->held_ns / 8;
+	/* From two round trips on it is no delay: an earlier ACK was lost, and the other side has repeated something. */
+	if (delay_ns < 2ull * rtt->srtt_ns && delay_ns > rtt->held_ns)
+		rtt->held_ns = delay_ns;
 }
 
 u64 rel_rtt_backoff(struct rel_conn *conn, u8 times)

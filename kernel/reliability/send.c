@@ -15,6 +15,9 @@
  *    earlier request is on its way: at most one such request per round trip, or a small window
  *    would break up into ever smaller pieces with an ACK each;
  *  - the first and every fourth packet that is sent again, so that a second loss is found quickly.
+ * A single packet that is not repeated, and answers one of the other side, asks for nothing, not even
+ * if it closes the window: the next question will bring its ACK. (After a time-out the window is one
+ * packet, and in a ping-pong, which needs no more, it stays that: each message would cost an ACK packet.)
  */
 #include "engine.h"
 
@@ -75,12 +78,15 @@ static bool window_closed(const struct rel_conn *conn)
 }
 
 /* Shall the packet just accounted for ask for an ACK at once? (See above.) */
-static bool shall_ask(struct rel_conn *conn, bool more)
+static bool shall_ask(struct rel_conn *conn, bool first, bool more)
 {
 	struct rel_sender *sender = &conn->sender;
 	bool burst_over = !more && sender->burst >= BURST_PKTS;
+	/* If more was sent since the last ACK, that was lost, and this one repeats it. */
+	bool answers = first && !more && sender->answering && sender->since_ask == 1 && !sender->repeats;
 	bool ask = false;
 
+	sender->answering = false;
 	if (!more)
 		sender->burst = 0;
 	if (unlikely(sender->repeats)) {
@@ -88,6 +94,8 @@ static bool shall_ask(struct rel_conn *conn, bool more)
 		if (!--sender->repeats)
 			sender->repeated = 0;
 	}
+	if (answers)
+		return false;
 	if (sender->since_ask >= conn->congestion.window_half)
 		ask = true;
 	else if (!sender->asking && (burst_over || window_closed(conn)))
@@ -128,7 +136,7 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 	sender->burst++;
 	rel_loss_handle_send(conn, first, now);
 
-	if (!shall_ask(conn, more))
+	if (!shall_ask(conn, first, more))
 		return 0;
 	sender->since_ask = 0;
 	sender->asking = true;
@@ -162,6 +170,8 @@ void rel_send(struct rel_conn *conn, enum rel_kind kind, void *cookie, bool more
 
 	if (conn->receiver.pending || conn->receiver.ack_now)
 		conn->stats.acks_piggybacked++;
+	if (unlikely(conn->receiver.waited))
+		rel_ack_note_reply(conn, now);
 	header->version = WIRE_VERSION;
 	header->type = type;
 	header->number = cpu_to_le32(number);

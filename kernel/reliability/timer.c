@@ -29,10 +29,8 @@ void rel_handle_timeout(struct rel_conn *conn, u64 now)
 {
 	const u64 *at = conn->timer_ns;
 
-	if (now >= at[REL_TIMER_ACK]) {
-		rel_timer_disarm(conn, REL_TIMER_ACK);
-		conn->receiver.ack_now = true;
-	}
+	if (now >= at[REL_TIMER_ACK])
+		rel_ack_handle_delay(conn);
 	if (now >= at[REL_TIMER_REORDER]) {
 		rel_loss_handle_reorder(conn, now);
 		/* What is in flight asks for credits. If that was the last, its owner may have dropped it. */

@@ -369,8 +369,9 @@ bool config_only_processes(const struct sim_config &c)
 		&sim_config::unmap, &sim_config::pin, &sim_config::slow_memory};
 	const struct sim_config usual = config_usual();
 	const u64 nodes_packets = c.nodes * c.window_pkts;
-	const u64 round_trip_us = 2 * (c.delay_ns + c.jitter_ns + 2 * nodes_packets * c.post_ns) / 1000 +
-		8 * c.softirq_us + ack_delay_us;
+	const u64 way_us =
+		2 * (c.delay_ns + c.jitter_ns + 2 * nodes_packets * c.post_ns) / 1000 + 8 * c.softirq_us;
+	const u64 round_trip_us = way_us + std::max(ack_delay_us, way_us); // which a late reply is waited for
 
 	for (auto fault : config_faults())
 		if (c.*fault != usual.*fault &&

@@ -119,6 +119,235 @@ TEST(rel_ack_note, delay_follows_the_round_trip)
 	EXPECT_EQ(side.next_timeout(), begin + 2 * (170 * us));
 }
 
+namespace
+{
+
+// A side that knows that a round trip takes 500 us.
+struct Far : Side {
+	u32 next = peer_start();
+
+	explicit Far(bool native = false) : Side(config_pair_of(native))
+	{
+		send();
+		now += 500 * us;
+		take(peer_ack(start() + 1));
+	}
+
+	static rel_config config_pair_of(bool native)
+	{
+		rel_config config = config_usual();
+
+		config.native = native;
+		return config;
+	}
+
+	// Takes a packet; how long is its ACK put off?
+	u64 put_off()
+	{
+		take(peer_packet(next++));
+		return next_timeout() - now;
+	}
+
+	void pass(u64 delay_ns)
+	{
+		const u64 at = now + delay_ns;
+
+		while (next_timeout() <= at) {
+			run_timeout();
+			polled();
+		}
+		now = at;
+	}
+
+	// Replies so long after the packet of put_off(), and that is acknowledged.
+	void reply_after(u64 delay_ns, rel_kind kind = REL_RELIABLE)
+	{
+		pass(delay_ns);
+		send(false, kind);
+		take(peer_ack(conn.sender.next));
+	}
+
+	// Three late replies, the next one is waited for.
+	void reply_late()
+	{
+		for (int i = 0; i < 3; i++) {
+			EXPECT_EQ(put_off(), 200 * us) << i;
+			reply_after(300 * us);
+		}
+	}
+};
+
+} // namespace
+
+TEST(rel_ack_note, waits_longer_for_who_replies_a_little_too_late)
+{
+	Far side;
+
+	side.reply_late();
+	EXPECT_EQ(side.conn.stats.acks_explicit, 3u);
+	for (int i = 0; i < 500; i++) {
+		EXPECT_EQ(side.put_off(), 500 * us) << i;
+		EXPECT_EQ(side.conn.rtt.srtt_ns, 500 * us) << "or this test is about something else";
+		side.pass(300 * us);
+		side.take(side.peer_ack(side.conn.sender.next));
+		side.send();
+		side.now += 500 * us;
+		side.take(side.peer_ack(side.conn.sender.next));
+	}
+	EXPECT_EQ(side.conn.stats.acks_explicit, 3u) << "the others went with the replies";
+}
+
+TEST(rel_ack_note, waits_no_longer_for_who_replies_later_than_that)
+{
+	Far side;
+
+	for (int i = 0; i < 5; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.reply_after(500 * us);
+	}
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us);
+		side.reply_after(500 * us - 1);
+	}
+	EXPECT_EQ(side.put_off(), 200 * us);
+	side.reply_after(500 * us);
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us) << "counting has begun anew";
+		side.reply_after(500 * us - 1);
+	}
+	EXPECT_EQ(side.put_off(), 500 * us);
+}
+
+TEST(rel_ack_note, counts_the_time_of_a_reply_from_the_first_packet)
+{
+	Far side;
+
+	for (int i = 0; i < 5; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.pass(150 * us);
+		side.put_off();
+		side.reply_after(350 * us);
+	}
+}
+
+TEST(rel_ack_note, waits_no_longer_once_no_reply_has_come)
+{
+	Far side;
+
+	side.reply_late();
+	EXPECT_EQ(side.put_off(), 500 * us);
+	side.run_timeout();
+	EXPECT_TRUE(side.polled());
+	EXPECT_EQ(side.put_off(), 200 * us);
+	side.reply_after(300 * us);
+	EXPECT_EQ(side.put_off(), 200 * us) << "all was forgotten";
+}
+
+TEST(rel_ack_note, a_reply_in_time_changes_nothing)
+{
+	Far side;
+
+	side.reply_late();
+	EXPECT_EQ(side.put_off(), 500 * us);
+	side.reply_after(100 * us);
+	EXPECT_EQ(side.put_off(), 500 * us);
+}
+
+TEST(rel_ack_note, what_is_sent_later_without_another_packet_is_no_reply)
+{
+	Far side;
+
+	side.reply_late();
+	side.pass(1000 * us);
+	side.send();
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.put_off(), 500 * us);
+}
+
+TEST(rel_ack_note, a_packet_in_place_of_a_reply_begins_anew)
+{
+	Far side;
+
+	// The first packet of two waits for its completion, and only the second is replied to.
+	for (int i = 0; i < 10; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.pass(250 * us);
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.reply_after(300 * us);
+	}
+}
+
+TEST(rel_ack_note, what_is_acknowledged_at_once_begins_anew)
+{
+	Far side;
+
+	side.reply_late();
+	wire_header header = side.peer_packet(side.next++);
+
+	header.flags = cpu_to_le16(WIRE_ACK_REQUEST);
+	side.take(header);
+	EXPECT_TRUE(side.polled());
+	EXPECT_EQ(side.put_off(), 200 * us);
+}
+
+TEST(rel_ack_note, waits_no_longer_while_something_is_in_flight)
+{
+	Far side;
+
+	side.reply_late();
+	side.send();
+	side.take(side.peer_packet(side.next++));
+	EXPECT_EQ(side.conn.timer_ns[REL_TIMER_ACK] - side.now, 200 * us)
+		<< "the peer may be waiting for this one's ACK as this side does";
+	side.take(side.peer_ack(side.conn.sender.next));
+	side.send();
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.put_off(), 500 * us) << "that was no conversation, and says nothing about one";
+}
+
+TEST(rel_ack_note, what_goes_late_after_packets_that_crossed_is_no_reply)
+{
+	Far side;
+
+	for (int i = 0; i < 3; i++) {
+		side.send();
+		side.take(side.peer_packet(side.next++));
+		side.now = side.conn.timer_ns[REL_TIMER_ACK];
+		rel_handle_timeout(&side.conn, side.now);
+		EXPECT_TRUE(side.polled());
+		side.take(side.peer_ack(side.conn.sender.next));
+		side.now += 100 * us;
+	}
+	side.send();
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(side.put_off(), 200 * us);
+}
+
+TEST(rel_ack_note, native_data_is_a_reply_too)
+{
+	Far side(true);
+
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.reply_after(300 * us, REL_UNRELIABLE);
+	}
+	EXPECT_EQ(side.put_off(), 500 * us);
+}
+
+TEST(rel_ack_note, what_carries_no_header_is_no_reply)
+{
+	Far side;
+
+	for (int i = 0; i < 5; i++) {
+		bool ask;
+
+		EXPECT_EQ(side.put_off(), 200 * us) << i;
+		side.pass(300 * us);
+		rel_send_bare(&side.conn, REL_RELIABLE, cookie_of(side.next_id++), false, side.now, &ask);
+		side.take(side.peer_ack(side.conn.sender.next));
+	}
+}
+
 TEST(rel_ack_note, rides_on_what_is_sent)
 {
 	Side side;
@@ -502,6 +731,34 @@ TEST(ack_policy, ping_pong)
 		EXPECT_EQ(link.ends[0].packets + link.ends[1].packets, 10001u);
 		EXPECT_LE(link.ends[0].controls + link.ends[1].controls, native ? 200u : 2u);
 		EXPECT_EQ(link.ends[0].repeat.size(), 0u);
+	}
+}
+
+TEST(ack_policy, ping_pong_of_who_thinks_for_longer_than_the_usual_delay)
+{
+	for (u64 think_us : {250, 400, 480}) {
+		for (u16 window : {1, 2, 64}) {
+			rel_config config = config_pair();
+
+			config.ack_delay_us = 200;
+			config.window_pkts = window;
+			Link link(config, config, think_us + window);
+
+			for (End &end : link.ends) {
+				end.weather.delay_ns = 250 * us;
+				end.weather.jitter_ns = 100 * us;
+				end.replies = 1000;
+				end.think_ns = think_us * us;
+			}
+			link.plan(0, link.now, 1);
+			while (link.step(link.now + 10000 * ms))
+				;
+			u64 controls = link.ends[0].controls + link.ends[1].controls;
+
+			EXPECT_EQ(link.ends[0].packets + link.ends[1].packets, 2001u)
+				<< think_us << ": nothing is sent again in vain";
+			EXPECT_LE(controls, 20u) << think_us << ", window " << window;
+		}
 	}
 }
 

@@ -77,6 +77,95 @@ TEST(rel_rtt_sample, ack_delay_is_one_round_trip_within_bounds)
 	EXPECT_EQ(side.conn.rtt.ack_delay_ns, 200 * us) << "ack_delay_us";
 }
 
+TEST(rel_rtt_sample, a_reply_is_waited_for_as_long_as_a_round_trip)
+{
+	Side side;
+
+	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 200 * us) << "no sample yet";
+	for (int i = 0; i < 100; i++)
+		rel_rtt_sample(&side.conn, 50 * us);
+	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 150 * us) << "no shorter than other ACKs";
+	for (int i = 0; i < 200; i++)
+		rel_rtt_sample(&side.conn, 900 * us);
+	EXPECT_EQ(side.conn.rtt.reply_delay_ns, side.conn.rtt.srtt_ns);
+	EXPECT_GE(side.conn.rtt.srtt_ns, 890 * us);
+	for (int i = 0; i < 200; i++)
+		rel_rtt_sample(&side.conn, 50 * ms);
+	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 10 * ms);
+}
+
+TEST(rel_rtt_sample, a_long_usual_delay_is_not_shortened_for_replies)
+{
+	rel_config config = config_usual();
+
+	config.ack_delay_us = 20000;
+	Side side(config);
+
+	for (int i = 0; i < 200; i++)
+		rel_rtt_sample(&side.conn, 15 * ms);
+	EXPECT_EQ(side.conn.rtt.ack_delay_ns, side.conn.rtt.srtt_ns);
+	EXPECT_EQ(side.conn.rtt.reply_delay_ns, side.conn.rtt.srtt_ns);
+}
+
+TEST(rel_rtt_held, is_added_to_the_timeouts_and_falls_again)
+{
+	rel_config config = config_usual();
+
+	config.rto_min_us = 0;
+	Side side(config);
+	rel_rtt &rtt = side.conn.rtt;
+
+	for (int i = 0; i < 200; i++)
+		rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(rtt.probe_ns, 2ull * rtt.srtt_ns + 200 * us);
+	rel_rtt_held(&side.conn, 799 * us);
+	rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(rtt.held_ns, 799 * us);
+	EXPECT_EQ(rtt.probe_ns, 2ull * rtt.srtt_ns + 799 * us);
+	EXPECT_EQ(rtt.ack_delay_ns, 200 * us) << "of this side";
+	rel_rtt_held(&side.conn, 0);
+	rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(rtt.held_ns, 799 * us - 799 * us / 8);
+	EXPECT_EQ(rtt.probe_ns, 2ull * rtt.srtt_ns + rtt.held_ns);
+	rel_rtt_held(&side.conn, 750 * us);
+	EXPECT_EQ(rtt.held_ns, 750 * us);
+	for (int i = 0; i < 100; i++)
+		rel_rtt_held(&side.conn, 100 * us);
+	EXPECT_EQ(rtt.held_ns, 100 * us);
+	rel_rtt_sample(&side.conn, 800 * us);
+	EXPECT_EQ(rtt.probe_ns, 2ull * rtt.srtt_ns + 200 * us) << "ack_delay_us";
+}
+
+TEST(rel_rtt_held, what_remains_of_a_repeat_is_no_delay)
+{
+	Side side;
+
+	rel_rtt_held(&side.conn, 300 * us);
+	EXPECT_EQ(side.conn.rtt.held_ns, 0u) << "no round trip is known";
+	rel_rtt_sample(&side.conn, 800 * us);
+	rel_rtt_held(&side.conn, 1600 * us);
+	EXPECT_EQ(side.conn.rtt.held_ns, 0u);
+	rel_rtt_held(&side.conn, 1600 * us - 1);
+	EXPECT_EQ(side.conn.rtt.held_ns, 1600 * us - 1);
+	rel_rtt_held(&side.conn, 1600 * us);
+	EXPECT_EQ(side.conn.rtt.held_ns, 1600 * us - 1 - (1600 * us - 1) / 8);
+}
+
+TEST(rel_rtt_held, is_what_an_ack_says)
+{
+	Side side;
+
+	side.send();
+	side.now += 800 * us;
+	side.take(side.peer_ack(side.start() + 1));
+	side.send();
+	side.now += 1200 * us;
+	side.take(side.peer_ack(side.start() + 2, {}, 400));
+	EXPECT_EQ(side.conn.rtt.held_ns, 400 * us);
+	EXPECT_EQ(side.conn.rtt.srtt_ns, 800 * us);
+	EXPECT_EQ(side.conn.rtt.probe_ns, 2 * (800 * us) + 400 * us) << "of the same ACK";
+}
+
 TEST(rel_rtt_sample, timeout_is_never_sooner_than_the_tail_probe)
 {
 	rel_config config = config_usual();

@@ -221,6 +221,46 @@ TEST(rel_send, asks_when_it_closes_the_window_unless_it_has)
 	EXPECT_TRUE(asks(side.send(true))) << "half since the last progress";
 }
 
+TEST(rel_send, does_not_ask_in_a_ping_pong_whose_window_is_one_packet)
+{
+	rel_config config = config_usual();
+
+	config.window_pkts = 1;
+	Side side(config);
+	u32 n = side.peer_start();
+
+	EXPECT_TRUE(asks(side.send())) << "nobody has asked";
+	for (u32 i = 0; i < 10; i++) {
+		wire_header header = side.peer_packet(n + i);
+
+		header.ack = cpu_to_le32(side.conn.sender.next);
+		side.take(header);
+		EXPECT_FALSE(asks(side.send())) << i;
+	}
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_TRUE(asks(side.send())) << "an ACK is no question";
+	side.take(side.peer_ack(side.conn.sender.next));
+	side.take(side.peer_packet(n + 10));
+	EXPECT_TRUE(asks(side.send(true))) << "more waits for this ACK";
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_TRUE(asks(side.send())) << "the answer was the one before";
+	side.take(side.peer_packet(n + 11));
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_TRUE(asks(side.send())) << "what crosses is no question";
+}
+
+TEST(rel_send, asks_with_the_second_packet_of_an_answer_that_closes_the_window)
+{
+	rel_config config = config_usual();
+
+	config.window_pkts = 2;
+	Side side(config);
+
+	side.take(side.peer_packet(side.peer_start()));
+	EXPECT_FALSE(asks(side.send()));
+	EXPECT_TRUE(asks(side.send())) << "it is not the only one in flight";
+}
+
 TEST(rel_send, asks_when_it_closes_the_window_soon_after_progress)
 {
 	rel_config config = config_usual();
@@ -334,4 +374,38 @@ TEST(rel_send, asks_with_the_first_and_every_fourth_repeat)
 	EXPECT_FALSE(asks(side.send(true))) << "not a repeat";
 	rel_loss_declare(&side.conn, side.conn.sender.floor, REL_LOST_RACK);
 	EXPECT_TRUE(asks(side.send(true))) << "counting has begun anew";
+}
+
+TEST(rel_send, a_repeat_asks_though_it_is_an_answer)
+{
+	rel_config config = config_usual();
+
+	config.window_pkts = 1;
+	Side side(config);
+
+	side.send();
+	rel_loss_declare_all(&side.conn, REL_LOST_TIMEOUT);
+	side.take(side.peer_packet(side.peer_start()));
+	EXPECT_TRUE(asks(side.send()));
+	// One more that was repeated, as far as the engine knows, and is not the first of these.
+	side.conn.sender.repeats = 1;
+	side.conn.sender.repeated = 1;
+	side.take(side.peer_ack(side.conn.sender.next));
+	side.take(side.peer_packet(side.peer_start() + 1));
+	EXPECT_TRUE(asks(side.send())) << "it closes the window";
+}
+
+TEST(rel_send, what_follows_a_lost_answer_asks_however_late)
+{
+	rel_config config = config_usual();
+
+	config.window_pkts = 1;
+	Side side(config);
+
+	side.take(side.peer_packet(side.peer_start()));
+	EXPECT_FALSE(asks(side.send()));
+	rel_loss_declare_all(&side.conn, REL_LOST_TIMEOUT);
+	side.now += 200 * ms + 1;
+	side.take(side.peer_packet(side.peer_start() + 1));
+	EXPECT_TRUE(asks(side.send())) << "half a window has been sent since anything was heard of it";
 }
