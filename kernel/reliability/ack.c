@@ -69,18 +69,20 @@ void rel_ack_note(struct rel_conn *conn, bool at_once, u64 now)
 	} else if (receiver->pending == 1) {
 		bool longer = conn->sender.answering && receiver->late_replies >= LATE_REPLIES;
 
-		receiver->pending_ns = now;
+		receiver->pending_ns = (u32)now;
 		rel_timer_arm(conn, REL_TIMER_ACK,
-			      now + (longer ? conn->rtt.reply_delay_ns : conn->rtt.ack_delay_ns));
+			      now + (longer ? rel_rtt_reply_delay(&conn->rtt) : conn->rtt.ack_delay_ns));
 	}
 }
 
 void rel_ack_note_reply(struct rel_conn *conn, u64 now)
 {
 	struct rel_receiver *receiver = &conn->receiver;
+	u32 delay_ns = rel_rtt_reply_delay(&conn->rtt);
 
 	receiver->waited = false;
-	if (now - receiver->pending_ns >= conn->rtt.reply_delay_ns)
+	/* The first packet came within the delay of an ACK before the newest. */
+	if (now - receiver->newest_ns >= delay_ns || (u32)now - receiver->pending_ns >= delay_ns)
 		receiver->late_replies = 0;
 	else
 		receiver->late_replies++;	/* up to LATE_REPLIES: rel_ack_handle_delay() */

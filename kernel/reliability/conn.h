@@ -81,11 +81,11 @@ struct rel_sender {
  * @ack_now: an ACK must not wait for the timer
  * @probed: a PROBE has come since the last packet that was sent
  * @waited: an ACK has waited for a reply in vain, and neither a reply nor another packet has come since
- * @late_replies: in a row that came after such an ACK, but within reply_delay_ns
- * @pending_ns: when the first packet arrived that such an ACK waited for a reply to
+ * @late_replies: in a row that came after such an ACK, but within rel_rtt_reply_delay()
  * @newest_ns: when the largest number arrived
  * @unreliable_seen: bit i: number @unreliable_end - 1 - i was received
  * @unreliable_end: @end of the unreliable space
+ * @pending_ns: low half of the time when the first packet arrived that such an ACK waited for a reply to
  */
 struct rel_receiver {
 	struct rel_bits seen;
@@ -96,10 +96,10 @@ struct rel_receiver {
 	bool probed;
 	bool waited;
 	u8 late_replies;
-	u64 pending_ns;
 	u64 newest_ns;
 	struct rel_bits unreliable_seen;
 	u32 unreliable_end;
+	u32 pending_ns;
 };
 
 /**
@@ -133,7 +133,6 @@ struct rel_credit {
  * @min_old: @min_ns is to be taken anew from the next sample
  * @round_end: the next sample is taken from this number or a later one
  * @ack_delay_ns: how long this side delays an ACK
- * @reply_delay_ns: the same where replies are seen to come later than that
  * @held_ns: how long the other side was seen to delay its ACKs of late
  * @rto_ns: retransmission time-out, without back-off
  * @probe_ns: tail loss probe after this time without an ACK; at most @rto_ns
@@ -147,7 +146,6 @@ struct rel_rtt {
 	bool min_old;
 	u32 round_end;
 	u32 ack_delay_ns;
-	u32 reply_delay_ns;
 	u32 held_ns;
 	u64 rto_ns;
 	u64 probe_ns;

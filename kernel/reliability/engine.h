@@ -105,6 +105,8 @@ static inline void rel_loss_revive(struct rel_loss *loss)
 
 void rel_rtt_init(struct rel_conn *conn);
 
+/** rel_rtt_reply_delay() - how long this side delays an ACK where replies are seen to come later than .ack_delay_ns */
+u32 rel_rtt_reply_delay(const struct rel_rtt *rtt);
 /** rel_rtt_held() - the other side has delayed an ACK by that; before the sample which that ACK gives */
 void rel_rtt_held(struct rel_conn *conn, u64 delay_ns);
 /** rel_rtt_sample() - one round trip, without the receiver's delay; more than 0 */

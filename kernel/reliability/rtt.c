@@ -23,7 +23,6 @@ void rel_rtt_init(struct rel_conn *conn)
 	rtt->rto_ns = min_t(u64, config->rto_initial_us * 1000ull, rtt->rto_max_ns);
 	rtt->probe_ns = rtt->rto_ns;	/* RFC 8985, 7.2: without a sample, as the RTO */
 	rtt->ack_delay_ns = min_t(u64, config->ack_delay_us * 1000ull, U32_MAX);
-	rtt->reply_delay_ns = rtt->ack_delay_ns;
 }
 
 void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
@@ -58,7 +57,11 @@ void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 	rtt->rto_ns = min(rtt->rto_ns, rtt->rto_max_ns);
 	rtt->probe_ns = min(rtt->probe_ns, rtt->rto_ns);
 	rtt->ack_delay_ns = min_t(u64, max(rtt->srtt_ns, ACK_DELAY_MIN_NS), most_ns);
-	rtt->reply_delay_ns = clamp(rtt->srtt_ns, rtt->ack_delay_ns, max(rtt->ack_delay_ns, REPLY_DELAY_MAX_NS));
+}
+
+u32 rel_rtt_reply_delay(const struct rel_rtt *rtt)
+{
+	return max(rtt->ack_delay_ns, min(rtt->srtt_ns, REPLY_DELAY_MAX_NS));
 }
 
 void rel_rtt_held(struct rel_conn *conn, u64 delay_ns)

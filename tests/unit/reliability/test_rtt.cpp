@@ -81,17 +81,17 @@ TEST(rel_rtt_sample, a_reply_is_waited_for_as_long_as_a_round_trip)
 {
 	Side side;
 
-	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 200 * us) << "no sample yet";
+	EXPECT_EQ(rel_rtt_reply_delay(&side.conn.rtt), 200 * us) << "no sample yet";
 	for (int i = 0; i < 100; i++)
 		rel_rtt_sample(&side.conn, 50 * us);
-	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 150 * us) << "no shorter than other ACKs";
+	EXPECT_EQ(rel_rtt_reply_delay(&side.conn.rtt), 150 * us) << "no shorter than other ACKs";
 	for (int i = 0; i < 200; i++)
 		rel_rtt_sample(&side.conn, 900 * us);
-	EXPECT_EQ(side.conn.rtt.reply_delay_ns, side.conn.rtt.srtt_ns);
+	EXPECT_EQ(rel_rtt_reply_delay(&side.conn.rtt), side.conn.rtt.srtt_ns);
 	EXPECT_GE(side.conn.rtt.srtt_ns, 890 * us);
 	for (int i = 0; i < 200; i++)
 		rel_rtt_sample(&side.conn, 50 * ms);
-	EXPECT_EQ(side.conn.rtt.reply_delay_ns, 10 * ms);
+	EXPECT_EQ(rel_rtt_reply_delay(&side.conn.rtt), 10 * ms);
 }
 
 TEST(rel_rtt_sample, a_long_usual_delay_is_not_shortened_for_replies)
@@ -104,7 +104,7 @@ TEST(rel_rtt_sample, a_long_usual_delay_is_not_shortened_for_replies)
 	for (int i = 0; i < 200; i++)
 		rel_rtt_sample(&side.conn, 15 * ms);
 	EXPECT_EQ(side.conn.rtt.ack_delay_ns, side.conn.rtt.srtt_ns);
-	EXPECT_EQ(side.conn.rtt.reply_delay_ns, side.conn.rtt.srtt_ns);
+	EXPECT_EQ(rel_rtt_reply_delay(&side.conn.rtt), side.conn.rtt.srtt_ns);
 }
 
 TEST(rel_rtt_held, is_added_to_the_timeouts_and_falls_again)
