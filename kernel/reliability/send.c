@@ -78,12 +78,12 @@ static bool window_closed(const struct rel_conn *conn)
 }
 
 /* Shall the packet just accounted for ask for an ACK at once? (See above.) */
-static bool shall_ask(struct rel_conn *conn, bool first, bool more)
+static bool shall_ask(struct rel_conn *conn, bool more)
 {
 	struct rel_sender *sender = &conn->sender;
 	bool burst_over = !more && sender->burst >= BURST_PKTS;
 	/* If more was sent since the last ACK, that was lost, and this one repeats it. */
-	bool answers = first && !more && sender->answering && sender->since_ask == 1 && !sender->repeats;
+	bool answers = !more && sender->answering && sender->since_ask == 1 && !sender->repeats;
 	bool ask = false;
 
 	sender->answering = false;
@@ -136,7 +136,7 @@ static u16 reliable_send(struct rel_conn *conn, void *cookie, bool more, u64 now
 	sender->burst++;
 	rel_loss_handle_send(conn, first, now);
 
-	if (!shall_ask(conn, first, more))
+	if (!shall_ask(conn, more))
 		return 0;
 	sender->since_ask = 0;
 	sender->asking = true;
