@@ -140,7 +140,7 @@ int query(ibrelk_query *query)
 	query->instance[0] = 0xab;
 	query->eager_max = 8192;
 	query->message_max = 32ull << 30;
-	query->recvs_max = 65536;
+	query->recvs_max = state.behaviour.recvs_max;
 	query->sends_max = 4096;
 	query->ring_entries_max = 65536;
 	query->batch_max = 1024;
@@ -355,6 +355,16 @@ bool refused()
 	return now - state.refused_since < std::chrono::milliseconds(state.behaviour.refuse_ms);
 }
 
+// Does as much wait there as may, and would this one wait, too?
+bool crowded(Endpoint &to, const Message &message)
+{
+	const std::uint32_t source = contact(to, message.source);
+
+	return state.behaviour.unexpected_max && to.unexpected.size() >= state.behaviour.unexpected_max &&
+		std::none_of(to.posted.begin(), to.posted.end(),
+			[&](const ibrelk_command &recv) { return matches(recv, message, source); });
+}
+
 bool held_back(int to, const Message &message)
 {
 	if (state.messages < state.behaviour.hold_from || !state.behaviour.hold_count)
@@ -386,6 +396,11 @@ int send(Endpoint &endpoint, const ibrelk_command &command)
 	const bool data = command.flags & IBRELK_CMD_IMMEDIATE;
 	bool found = false;
 
+	for (auto &[fd, other] : state.endpoints) {
+		if (data && other->addr.endpoint == to.endpoint && other->mode == endpoint.mode &&
+			crowded(*other, message))
+			return 1;
+	}
 	state.messages += data;
 	if (data && !message.bytes.empty() && every(state.behaviour.corrupt_every))
 		message.bytes.back() ^= std::byte{1};

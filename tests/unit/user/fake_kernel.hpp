@@ -24,6 +24,8 @@ struct Behaviour {
 	std::uint32_t repeat_every = 0;      // every nth message with immediate is delivered twice
 	std::uint32_t hold_from = 0;         // the wire is down from the nth message with immediate on ...
 	std::uint32_t hold_count = 0;        // ... until it holds so many, which arrive then
+	std::uint32_t recvs_max = 65536;     // that an endpoint may post
+	std::uint32_t unexpected_max = 0;    // messages with immediate that may wait for a receive
 	std::uint32_t refuse_from = 0;       // there is no room for the nth message with immediate ...
 	std::uint32_t refuse_ms = 0;         // ... until so long after it was first offered
 	std::uint64_t ring_map_bytes = 0;    // instead of the right size

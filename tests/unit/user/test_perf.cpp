@@ -353,6 +353,24 @@ TEST_F(PerfTest, a_kernel_that_takes_little_at_a_time)
 	}
 }
 
+// Each end is refused until the other one receives, which it does while its own sends are refused.
+TEST_F(PerfTest, both_ends_send_more_than_either_takes)
+{
+	options.test = perf::Test::bibandwidth;
+	options.verify = true;
+	options.iterations = 5000;
+	options.window = 64;
+	options.batch = 16;
+	fake::behaviour().recvs_max = 16 + 8;
+	fake::behaviour().unexpected_max = 4;
+
+	const Row row = measure(100);
+
+	EXPECT_EQ(row.error, "");
+	EXPECT_EQ(row.mismatched, 0u);
+	EXPECT_EQ(server_code, 0);
+}
+
 TEST_F(PerfTest, a_tiny_ring)
 {
 	options.ring_entries = 2;
