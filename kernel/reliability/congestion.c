@@ -109,16 +109,22 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	u32 among = max_t(u32, sent, congestion->sent);
 	u32 least = window - window / DECREASE_MAX;
 	bool wary = congestion->wary;
+	bool used = congestion->limited;
 	u64 target;
 	bool late;
 
 	/* There is a sample for each packet, if there is less than one in a round trip. */
 	if (wary)
 		congestion->wary -= min_t(u32, congestion->wary, max(ONE_PKT / window, 1u));
-	if (!lost && !congestion->limited && window <= WINDOW_FIRST)
+	if (!lost && !used && !congestion->half_used && window <= WINDOW_FIRST)
 		goto out;			/* question and answer: nothing to think about */
 	target = target_ns(conn);
 	late = sample_ns > target;
+	/*
+	 * Half a window brings an ACK, so who sends no faster than ACKs come never fills it: while it doubles, and
+	 * nothing speaks against it, that is use enough. He would ask after every few packets for ever after.
+	 */
+	used |= congestion->half_used && !late && !wary && window < congestion->threshold;
 	if (lost > LOST_FREE + DIV_ROUND_UP(among, LOST_SHARE) || (lost && late)) {
 		/* What got through is what the path bears. */
 		window = min(least, max(window * (among - min(lost, among)) / max(among, 1u), ONE_PKT));
@@ -128,7 +134,7 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 		u32 excess = (sample_ns - (u32)target) / (sample_ns / 1024 + 1);
 
 		window = max3(window - window * (excess * 4 / 5) / 1024, least, WINDOW_FIRST);
-	} else if (!congestion->limited) {
+	} else if (!used) {
 		goto out;			/* what was not used cannot be said to be too little */
 	} else if (late && wary) {
 		goto out;			/* of the queue that has dropped something */
@@ -140,7 +146,8 @@ static void delay_sample(struct rel_conn *conn, u32 sample_ns)
 	if (window > WINDOW_FIRST)
 		congestion->wary = 0;
 	if (window < congestion->window) {
-		congestion->threshold = window;
+		if (lost || congestion->limited)
+			congestion->threshold = window;	/* else it was not this window that was too much */
 		conn->stats.window_cuts++;
 	}
 out:
@@ -151,6 +158,7 @@ out:
 	congestion->sent = min_t(u32, sent, U16_MAX);
 	congestion->lost = 0;
 	congestion->limited = false;
+	congestion->half_used = false;
 }
 
 /* RFC 5681, 3.1: from one packet, quickly to half of what was too much. Again in vain: less than one. */

@@ -199,6 +199,7 @@ struct rel_loss {
  * @window_pkts: the window in whole packets, at least 1
  * @window_half: half of it, rounded up
  * @limited: since the last sample, something had to wait for the window
+ * @half_used: since the last sample, half of it was sent without news
  * @wary: round trips for which it does not grow while they are late
  * @sent: packets sent in the round trip before the last sample, among which some of @lost may be
  * @lost: packets that RACK or the tail probe have declared lost since then
@@ -213,7 +214,8 @@ struct rel_congestion {
 	const struct rel_congestion_ops *ops;
 	u16 window_pkts;
 	u16 window_half;
-	bool limited;
+	bool limited : 1;
+	bool half_used : 1;
 	u8 wary;
 	u16 sent;
 	u32 lost;

@@ -96,10 +96,12 @@ static bool shall_ask(struct rel_conn *conn, bool more)
 	}
 	if (answers)
 		return false;
-	if (sender->since_ask >= conn->congestion.window_half)
+	if (sender->since_ask >= conn->congestion.window_half) {
 		ask = true;
-	else if (!sender->asking && (burst_over || window_closed(conn)))
+		conn->congestion.half_used = true;
+	} else if (!sender->asking && (burst_over || window_closed(conn))) {
 		ask = true;
+	}
 	return ask;
 }
 

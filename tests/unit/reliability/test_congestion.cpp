@@ -86,9 +86,73 @@ TEST(rel_congestion_delay, does_not_grow_unless_it_is_used_up)
 {
 	Side side(config_delay());
 
+	grown(side, 8);
 	for (int i = 0; i < 20; i++)
 		EXPECT_EQ(round_trip(side, 50 * us, 7), 7u);
 	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+}
+
+// Half a window is answered for before it is full. If that were no use of it, it would stay as it is, and
+// every fourth packet would cost an ACK for as long as somebody sends like this.
+TEST(rel_congestion_delay, doubles_while_half_of_it_is_used)
+{
+	Side side(config_delay());
+
+	for (int i = 0; i < 20; i++)
+		EXPECT_EQ(round_trip(side, 50 * us, 3), 3u);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt) << "less than half";
+
+	EXPECT_EQ(round_trip(side, 50 * us, 4), 4u);
+	EXPECT_EQ(rel_window_256(&side.conn), 12 * pkt) << "by what was sent";
+	for (int i = 0; i < 20; i++)
+		round_trip(side, 50 * us, 6);
+	EXPECT_EQ(rel_window_256(&side.conn), 18 * pkt) << "a third is less than half";
+	EXPECT_EQ(side.conn.stats.window_cuts, 0u);
+}
+
+TEST(rel_congestion_delay, half_of_it_is_no_use_if_late)
+{
+	Side side(config_delay());
+
+	round_trip(side, 50 * us, 3);
+	for (int i = 0; i < 20; i++)
+		EXPECT_EQ(round_trip(side, 10 * ms, 6), 6u);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	EXPECT_EQ(side.conn.stats.window_cuts, 0u);
+}
+
+// Whoever else has made the queue: this one may double again when it is gone.
+TEST(rel_congestion_delay, a_cut_of_what_was_half_used_is_no_threshold)
+{
+	Side side(config_delay());
+
+	round_trip(side, 50 * us, 7);
+	round_trip(side, 50 * us, 8);
+	EXPECT_EQ(rel_window_256(&side.conn), 23 * pkt);
+	for (int i = 0; i < 5; i++)
+		round_trip(side, 10 * ms, 4);
+	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt);
+	EXPECT_GT(side.conn.stats.window_cuts, 0u);
+	EXPECT_EQ(round_trip(side, 50 * us), 8u);
+	EXPECT_EQ(round_trip(side, 50 * us), 16u);
+	EXPECT_EQ(round_trip(side, 50 * us), 32u);
+}
+
+// A queue that has dropped packets is not tried by who does not need it.
+TEST(rel_congestion_delay, half_of_it_is_no_use_if_wary)
+{
+	Side side(config_delay());
+
+	grown(side, 32);
+	side.send_many(2);
+	side.run_timeout(); // tail probe
+	side.run_timeout();
+	EXPECT_EQ(side.conn.stats.timeouts, 1u);
+	EXPECT_EQ(rel_window_256(&side.conn), pkt);
+	side.take(side.peer_ack(side.conn.sender.next));
+	for (int i = 0; i < 20; i++)
+		round_trip(side, 50 * us, 1);
+	EXPECT_LE(rel_window_256(&side.conn), 2 * pkt);
 }
 
 TEST(rel_congestion_delay, grows_by_a_packet_each_round_trip)
