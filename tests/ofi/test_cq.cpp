@@ -9,6 +9,21 @@
 #include <csignal>
 #include <poll.h>
 #include <rdma/fi_collective.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace
+{
+
+std::atomic<int> yields{0};
+
+} // namespace
+
+extern "C" int sched_yield() noexcept
+{
+	yields++;
+	return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 namespace ofi
 {
@@ -26,6 +41,37 @@ void receive(Side &side, char *byte)
 void inject(Pair &pair, std::uint64_t data = 0)
 {
 	Side::post([&] { return fi_tinjectdata(pair.a.ep.get(), "x", 1, data, pair.to_b, 1); });
+}
+
+// Who reads in vain keeps the processor from nobody for long; who finds something, or has just begun, does
+// not wait.
+TEST(Cq, who_reads_in_vain_gives_way)
+{
+	Pair pair;
+	fi_cq_tagged_entry entry{};
+	const auto read_in_vain = [&](int times) {
+		for (int i = 0; i < times; i++)
+			ASSERT_EQ(fi_cq_read(pair.b.cq.get(), &entry, 1), -FI_EAGAIN);
+	};
+	char byte = 0;
+
+	yields = 0;
+	read_in_vain(249);
+	EXPECT_EQ(yields, 0);
+	read_in_vain(1);
+	EXPECT_EQ(yields, 1);
+	read_in_vain(1000);
+	EXPECT_EQ(yields, 5);
+
+	read_in_vain(249);
+	receive(pair.b, &byte);
+	inject(pair);
+	EXPECT_EQ(pair.b.next().result, 1);
+	yields = 0;
+	read_in_vain(249);
+	EXPECT_EQ(yields, 0) << "it begins anew";
+	read_in_vain(1);
+	EXPECT_EQ(yields, 1);
 }
 
 TEST(Cq, formats)

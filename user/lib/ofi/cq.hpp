@@ -4,9 +4,11 @@
 // latter is for counters, which must go on without anybody reading the queue; else it is empty between two
 // calls.
 //
-// Reading makes no system call. The kernel makes progress by itself, so nothing here has to be called for it.
+// Reading makes no system call, but that who reads in vain all the time gives way now and then. The kernel
+// makes progress by itself, so nothing here has to be called for it.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -106,6 +108,7 @@ private:
 		return entries_[first_];
 	}
 
+	ssize_t poll(void *buffer, std::size_t count, fi_addr_t *sources);
 	ssize_t take(void *buffer, std::size_t count, fi_addr_t *sources);
 	ssize_t wait_and_take(
 		void *buffer, std::size_t count, fi_addr_t *sources, const void *condition, int timeout);
@@ -132,9 +135,10 @@ private:
 	const fi_cq_wait_cond condition_;
 	const bool unread_; // by anybody: there are only counters
 	OperationPool operations_;
-	Wake queued_;        // readable while entries wait that are not in the ring any more
-	Wake signalled_;     // by fi_cq_signal()
-	WaitSet descriptor_; // FI_WAIT_FD: of the ring's and queued_
+	Wake queued_;                      // readable while entries wait that are not in the ring any more
+	Wake signalled_;                   // by fi_cq_signal()
+	WaitSet descriptor_;               // FI_WAIT_FD: of the ring's and queued_
+	std::atomic<unsigned> in_vain_{0}; // reads in a row
 
 	std::mutex lock_; // protects what follows, and is held when an operation is given back
 	Ring ring_;
