@@ -10,7 +10,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help deps module user demo check check-unit check-fuzz check-sim check-model check-kunit check-lab check-mpich \
-	check-long bench bench-full bench-mpi sim fuzz scale coverage mutation lab install format lint clean
+	check-long bench bench-full bench-mpi bench-mpi-counted sim fuzz scale coverage mutation lab install format lint clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +65,9 @@ bench-full: module user ## long sweeps of size, window, loss and delay: build/be
 ROUNDS ?= 5
 bench-mpi: module user ## Open MPI between two nodes, over ibrelk and other networks: build/bench/mpi.csv and plot (an hour)
 	@IBRELK_LAB_KERNEL=$(KERNEL) tests/bench/mpi.sh --rounds $(ROUNDS)
+
+bench-mpi-counted: module user ## the same in counted time, two ranks on one processor: build/bench/mpi-counted.csv
+	@tests/bench/mpi.sh --counted
 
 SEED ?= 1
 N ?= 1000

@@ -55,6 +55,15 @@ fs::path tool(const std::string &name)
 	throw Error(fmt::format("{} is not installed", name));
 }
 
+void add_folder(Initramfs &initramfs, const fs::path &folder)
+{
+	const auto through_links = fs::directory_options::follow_directory_symlink;
+
+	for (const auto &entry : fs::recursive_directory_iterator(fs::absolute(folder), through_links))
+		if (entry.is_regular_file())
+			initramfs.add_program(entry.path(), entry.path());
+}
+
 void add_runtime(Initramfs &initramfs)
 {
 	// Busybox's shell would prefer its own ip and tc.
@@ -63,9 +72,7 @@ void add_runtime(Initramfs &initramfs)
 		initramfs.add_program(tool(name), fmt::format("/sbin/{}", name));
 	for (const auto &folder : runtime_folders)
 		if (fs::exists(folder))
-			for (const auto &entry : fs::recursive_directory_iterator(folder))
-				if (entry.is_regular_file())
-					initramfs.add_file(entry.path(), entry.path());
+			add_folder(initramfs, folder);
 	// The verbs library loads its providers by name, as files here tell it.
 	initramfs.add_text("/etc/libibverbs.d/rxe.driver", "driver rxe\n");
 	for (const auto &architecture : fs::directory_iterator("/usr/lib"))
@@ -88,6 +95,8 @@ File make_initramfs(const BenchOptions &options, const Kernel &kernel)
 		initramfs.add_directory(folder);
 	for (const auto &file : options.files)
 		initramfs.add_program(file, "/files/" + file.filename().string());
+	for (const auto &folder : options.folders)
+		add_folder(initramfs, folder);
 
 	std::string words;
 	for (const auto &word : options.arguments)

@@ -29,6 +29,9 @@ struct BenchOptions {
 	// Found in the guest in /files, which is in the search path. Programs bring
 	// the libraries that they need.
 	std::vector<std::filesystem::path> files;
+	// Each file in these is found in the guest in the same place, programs and plugins with the
+	// libraries that they need.
+	std::vector<std::filesystem::path> folders;
 	// A shell script (busybox), and its arguments. What it writes to /out ends
 	// up in out_dir.
 	std::string script;

@@ -421,6 +421,10 @@ int main(int argc, char **argv)
 	bench_command->add_option("--kernel", bench.options.kernel, "Debian kernel series, 6.1 or 6.12")
 		->capture_default_str();
 	bench_command->add_option("--files", bench.options.files, "programs, modules and data for /files");
+	bench_command
+		->add_option("--folder", bench.options.folders,
+			"folders whose files the guest has in the same places")
+		->check(CLI::ExistingDirectory);
 	bench_command->add_option("--modules", bench.options.modules, "more of the kernel's modules to load");
 	bench_command->add_option(
 		"--out", bench.options.out_dir, "folder for what the script leaves in /out");

@@ -335,6 +335,23 @@ TEST(Bench, repeats_itself_to_the_bit)
 	EXPECT_EQ(lab::bench(options).output, first.output);
 }
 
+TEST(Bench, has_folders_with_what_is_in_them)
+{
+	const std::filesystem::path folder = testing::TempDir() + "lab-folder-" + std::to_string(getpid());
+	std::filesystem::create_directories(folder / "deep");
+	std::ofstream(folder / "deep/text") << "found";
+	std::filesystem::copy_file("/usr/sbin/ethtool", folder / "tool");
+	lab::BenchOptions options;
+	options.limit = Duration(300);
+	options.folders = {folder};
+	options.arguments = {folder};
+	options.script = "#!/bin/sh\ncat $1/deep/text && $1/tool --version\n";
+	const auto result = lab::bench(options);
+	std::filesystem::remove_all(folder);
+	EXPECT_EQ(result.status, 0);
+	EXPECT_THAT(result.output, testing::StartsWith("foundethtool version"));
+}
+
 TEST(Bench, has_a_limit)
 {
 	lab::BenchOptions options;

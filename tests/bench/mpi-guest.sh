@@ -1,0 +1,92 @@
+#!/bin/sh
+# Open MPI in the guest of `ibrelk-lab bench`: two ranks that give way to each other on one processor, over a device
+# each, over ibrelk and over other networks, all in one boot. Prints lines "row: " and a row of the CSV file, as
+# guest.sh does.
+#
+# usage: mpi-guest.sh [NETWORK ...]
+#   NETWORK   a mode of ibrelk, ofi-rxd (libfabric's verbs;ofi_rxd), ucx-ud, ofi-tcp (tcp;ofi_rxm), openmpi-tcp; all
+#             of them if none is given.
+set -u
+
+[ $# -gt 0 ] || set -- uc-reliable ud-reliable auto ofi-rxd ucx-ud ofi-tcp openmpi-tcp
+wire=10.9.0.0/24
+far=	# what runs a command where v1 is
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PMIX_MCA_ptl_base_if_include=$wire
+export FI_PROVIDER_PATH=/files TMPDIR=/tmp
+
+# apart: as in guest.sh, for what takes no way between two addresses of one node but the shortest.
+apart()
+{
+	[ -z "$far" ] || return 0
+	rmmod ibrelk
+	rdma link delete rxe0
+	rdma link delete rxe1
+	far='ip netns exec far'
+	{
+		ip netns add far && ip link set v1 netns far && $far ip link set lo up &&
+			$far ip addr add 10.9.0.2/24 dev v1 && $far ip link set v1 up &&
+			ethtool -K v0 tso off gso off gro off && $far ethtool -K v1 tso off gso off gro off
+	} || echo "FAILED: v1 in a network namespace of its own"
+}
+
+# job NETWORK PROGRAM: the program, in two ranks, over a network.
+job()
+{
+	network=$1
+	shift
+	left= right=
+	case $network in
+	openmpi-tcp)
+		apart
+		set -- --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include $wire "$@"
+		;;
+	ucx-*)
+		export UCX_TLS=ud_v,self UCX_IB_GID_INDEX=0
+		set -- --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any "$@"
+		left='-x UCX_NET_DEVICES=rxe0:1' right='-x UCX_NET_DEVICES=rxe1:1'
+		;;
+	ofi-tcp)
+		apart
+		set -- --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'tcp;ofi_rxm' "$@"
+		left='-x FI_TCP_IFACE=v0' right='-x FI_TCP_IFACE=v1'
+		;;
+	ofi-rxd)
+		set -- --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxd' "$@"
+		left='-x FI_VERBS_DEVICE_NAME=rxe0' right='-x FI_VERBS_DEVICE_NAME=rxe1'
+		;;
+	*)
+		set -- --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include ibrelk "$@"
+		left="-x FI_IBRELK_MODE=$network" right=$left
+		;;
+	esac
+	# The last two words are the program.
+	words=
+	while [ $# -gt 2 ]; do
+		words="$words '$1'"
+		shift
+	done
+	eval "timeout -s KILL 400 mpirun --bind-to none --oversubscribe --mca plm isolated --mca oob_tcp_if_include $wire \
+		--mca mpi_yield_when_idle 1 $words -n 1 $left $1 $2 : -n 1 $right $far $1 $2" >/tmp/out 2>&1 && return
+	echo "FAILED: $network: $1 $2"
+	grep -v '^row: ' /tmp/out | head -n 12
+	return 1
+}
+
+# perf MODE: what the same messages take without MPI.
+perf()
+{
+	ibrelk-perf latency --mode "$1" --self 10.9.0.1 10.9.0.2 --size 8,1k,4k,8k,64k,1m -n 200 --events --quiet \
+		--csv /tmp/perf.csv || echo "FAILED: ibrelk-perf, $1"
+	awk -F, -v OFS=, '$2 == "latency_us" { print "row: " $1, "perf_" $2, $3, $4, $5, $6, $7 }' /tmp/perf.csv
+}
+
+timeout 60 head -c 1 /dev/random >/dev/null
+# Who gives way gives way, also when the other has had the processor for longer than this.
+echo 1000000000 >/sys/kernel/debug/sched/wakeup_granularity_ns
+insmod /files/ibrelk.ko loopback=0 || echo "FAILED: insmod"
+for network; do
+	case $network in *-reliable) perf "$network" ;; esac
+	job "$network" bench giving-way
+	sed -n 's/^row: \([^,]*\),\([^,]*\),\([^,]*\),\(.*\)/row: '"$network"',\1,\2,0,0,\3,\4/p' /tmp/out
+done
