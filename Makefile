@@ -13,7 +13,7 @@ LAB := $(BUILD)/tests/lab/ibrelk-lab
 	check-long bench bench-full bench-mpi bench-mpi-counted sim fuzz scale coverage mutation lab install format lint clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 deps: ## install the Debian packages that building and testing need (apt, root)
 	@tests/deps.sh

@@ -4,8 +4,8 @@
 # guest.sh does.
 #
 # usage: mpi-guest.sh [NETWORK ...]
-#   NETWORK   a mode of ibrelk, ofi-rxd (libfabric's verbs;ofi_rxd), ucx-ud, ofi-tcp (tcp;ofi_rxm), openmpi-tcp; all
-#             of them if none is given.
+#   NETWORK   a mode of ibrelk, ofi-rxd (libfabric's verbs;ofi_rxd), ucx-ud, ofi-tcp (tcp;ofi_rxm), openmpi-tcp, TCP
+#             last; all of them if none is given
 set -u
 
 [ $# -gt 0 ] || set -- uc-reliable ud-reliable auto ofi-rxd ucx-ud ofi-tcp openmpi-tcp
@@ -35,7 +35,7 @@ job()
 {
 	network=$1
 	shift
-	left= right=
+	left='' right=''
 	case $network in
 	openmpi-tcp)
 		apart
@@ -76,14 +76,17 @@ job()
 # perf MODE: what the same messages take without MPI.
 perf()
 {
+	rm -f /tmp/perf.csv
 	ibrelk-perf latency --mode "$1" --self 10.9.0.1 10.9.0.2 --size 8,1k,4k,8k,64k,1m -n 200 --events --quiet \
 		--csv /tmp/perf.csv || echo "FAILED: ibrelk-perf, $1"
 	awk -F, -v OFS=, '$2 == "latency_us" { print "row: " $1, "perf_" $2, $3, $4, $5, $6, $7 }' /tmp/perf.csv
 }
 
 timeout 60 head -c 1 /dev/random >/dev/null
-# Who gives way gives way, also when the other has had the processor for longer than this.
-echo 1000000000 >/sys/kernel/debug/sched/wakeup_granularity_ns
+# Who yields yields, however much more than the other one, up to this, he has had of the processor. (Kernels since 6.6
+# have no such limit.)
+granularity=/sys/kernel/debug/sched/wakeup_granularity_ns
+[ ! -e $granularity ] || echo 1000000000 >$granularity
 insmod /files/ibrelk.ko loopback=0 || echo "FAILED: insmod"
 for network; do
 	case $network in *-reliable) perf "$network" ;; esac

@@ -16,6 +16,7 @@ mkdir -p "$out"
 if [ "${1:-}" = --counted ]; then
 	shift
 	name=mpi-counted
+	[ "$kernel" = 6.1 ] || name=$name-$kernel
 	lib=/usr/lib/$(gcc -print-multiarch)
 	rm -f "$out/$name".{csv,txt}
 	"$build/tests/lab/ibrelk-lab" bench --kernel "$kernel" --modules libcrc32c --timeout "${BENCH_LIMIT_S:-3000}" --memory 2048 \
@@ -28,6 +29,7 @@ if [ "${1:-}" = --counted ]; then
 		echo 'mode,metric,size,loss_pct,delay_ms,value,unit'
 		sed -n 's/^row: //p' "$out/$name.txt"
 	} >"$out/$name.csv"
+	[ $status -eq 0 ] || tail -n 50 "$out/$name.txt"
 	grep -a '^FAILED' "$out/$name.txt" && status=1
 	awk -f "$here/rows.awk" -f "$here/table-mpi.awk" "$out/$name.csv"
 	echo

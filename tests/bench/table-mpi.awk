@@ -59,7 +59,7 @@ END {
 			least(ours, network[j], rates, "rate and bandwidth")
 		}
 		least(ours, "ofi-tcp", latencies, "latency up to 64 KiB")
-		n = split(latencies, names, ",")
+		n = split(latencies ",latency_us/1048576", names, ",")
 		for (j = 1; j <= n; j++)
 			ratio("MPI / ibrelk-perf, " ours ", " substr(names[j], 12) " bytes", ours "/" names[j],
 				ours "/perf_" names[j], -1.15)
