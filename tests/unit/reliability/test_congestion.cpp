@@ -1,4 +1,5 @@
 #include <memory>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -424,13 +425,15 @@ TEST(rel_congestion_delay, what_got_through_is_what_the_path_bears)
 
 TEST(rel_congestion_delay, loss_counts_from_the_first_round_trip_on)
 {
-	Side side(config_delay());
+	for (const auto &[sent, lost, left] : {std::tuple{7, 5u, 8 * pkt * 2 / 7}, std::tuple{3, 3u, pkt}}) {
+		Side side(config_delay());
 
-	for (int i = 0; i < 7; i++)
-		side.send();
-	side.conn.congestion.lost = 5;
-	round_trip(side, 50 * us, 0);
-	EXPECT_EQ(rel_window_256(&side.conn), 8 * pkt * 2 / 7) << "also if the window is not used up";
+		side.send_many(sent);
+		side.conn.congestion.lost = lost;
+		round_trip(side, 50 * us, 0);
+		EXPECT_EQ(rel_window_256(&side.conn), left)
+			<< sent << ": also if the window is not used up, nor half of it";
+	}
 }
 
 TEST(rel_congestion_delay, grows_by_a_quarter_below_a_packet)
