@@ -33,10 +33,11 @@ namespace
 
 constexpr std::size_t output_bytes_max = std::size_t{64} << 20;
 
-// Emulated processors share one clock. A guest that has little of the host's time is no reason to report a
-// stall, nor to take the timer, whose interrupts come late, for a broken one.
+// Emulated processors share one clock. A guest that has little of the host's time, or none for half a minute,
+// is no reason to report a stall or a lockup (after 60 s, of RCU and of a processor, both as in UML), nor to
+// take the timer, whose interrupts come late, for a broken one.
 const std::string kernel_parameters = std::string(kernel_parameters_common) +
-	"tsc=reliable no_timer_check rcupdate.rcu_cpu_stall_timeout=60 ";
+	"tsc=reliable no_timer_check rcupdate.rcu_cpu_stall_timeout=60 watchdog_thresh=30 ";
 
 // How fast the processors' time stamp counter is, which is the nodes', too. A guest finds out by itself, in
 // the first milliseconds of its boot: one that the host stopped then was wrong by a factor of 70, and its

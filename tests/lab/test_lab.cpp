@@ -97,6 +97,16 @@ TEST_F(LabTest, nodes__do_without_the_instruction_that_spoils_flags)
 		EXPECT_EQ(cluster->run(node, "grep -qw cx16 /proc/cpuinfo").status, 1);
 }
 
+// A node that the host has not run for half a minute has not stood still by its own fault.
+TEST_F(LabTest, nodes__wait_a_minute_before_they_report_a_lockup)
+{
+	for (int node = 1; node <= cluster->nodes(); node++) {
+		EXPECT_EQ(cluster->run_ok(node, "cat /proc/sys/kernel/watchdog_thresh"), "30\n");
+		EXPECT_EQ(cluster->run_ok(node, "cat /sys/module/rcupdate/parameters/rcu_cpu_stall_timeout"),
+			"60\n");
+	}
+}
+
 TEST_F(LabTest, nodes__are_told_how_fast_their_clock_is)
 {
 	for (int node = 1; node <= cluster->nodes(); node++)
