@@ -356,11 +356,16 @@ for group in "$@"; do
 	done
 done
 
-# What failed is said once more, for whoever sees only the end of a long output.
+# What failed is said once more, for whoever sees only the end of a long output: which tests, then what opens a kernel's
+# report, then the rest.
 for part in ${bad_parts[@]+"${bad_parts[@]}"}; do
 	say "failed in $part"
-	grep -a -B 4 -A 4 -E ': Failure$|FAILED|FAIL\b|^ *not ok|: error: |BUG: |WARNING: |status [1-9]|[^0-9][1-9][0-9]* failed' \
-		"$logs/$part.log" | sed -n 1,18p | grep -a . || tail -n 20 "$logs/$part.log"
+	{
+		grep -aE '^\[  FAILED  \] .*ms\)$|^ *not ok' "$logs/$part.log" | sed -n 1,20p
+		grep -aE -A 2 '^(  )?\[ *[0-9]+\.[0-9]+\].*(BUG:|BUG |WARNING:|INFO: |stall|Oops|panic)' "$logs/$part.log" | sed -n 1,20p
+		grep -a -B 1 -A 4 -E ': Failure$|FAIL\b|: error: |BUG: |WARNING: |status [1-9]|[^0-9][1-9][0-9]* failed' \
+			"$logs/$part.log" | sed -n 1,24p
+	} | grep -a . || tail -n 20 "$logs/$part.log"
 done
 
 say "result, after $SECONDS s"
