@@ -386,7 +386,6 @@ struct ibr_endpoint *ibr_endpoint_create(struct ibrelk_endpoint_create *create)
 	do {
 		endpoint->generation = get_random_u32();
 	} while (!endpoint->generation);
-	init_waitqueue_head(&endpoint->room);
 	init_waitqueue_head(&endpoint->quiet);
 	mutex_init(&endpoint->setup_lock);
 	xa_init_flags(&endpoint->contacts, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH | XA_FLAGS_ACCOUNT);
@@ -488,21 +487,22 @@ int ibr_endpoint_send(struct ibr_endpoint *endpoint, const struct ibrelk_command
 	return ret;
 }
 
-static void endpoint_done(struct ibr_endpoint *endpoint, u32 done, atomic_t *count, u32 max, __poll_t what)
+static void endpoint_done(u32 done, atomic_t *count, u32 max, struct ibr_ring *ring)
 {
-	/* The barrier in here pairs with that of ibr_endpoint_poll(). */
-	if (atomic_sub_return(done, count) < max && unlikely(waitqueue_active(&endpoint->room)))
-		wake_up_poll(&endpoint->room, what);
+	u32 left = atomic_sub_return(done, count);
+
+	if (left < max && left + done >= max)
+		ibr_ring_wake_room(ring);
 }
 
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint)
 {
-	endpoint_done(endpoint, 1, &endpoint->sends, endpoint->sends_max, IBR_POLL_SEND);
+	endpoint_done(1, &endpoint->sends, endpoint->sends_max, endpoint->send_ring);
 }
 
 void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done)
 {
-	endpoint_done(endpoint, done, &endpoint->recvs, endpoint->recvs_max, IBR_POLL_RECV);
+	endpoint_done(done, &endpoint->recvs, endpoint->recvs_max, endpoint->recv_ring);
 }
 
 void ibr_endpoint_buffer_begin(struct ibr_endpoint *endpoint)
@@ -521,11 +521,11 @@ __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, str
 {
 	__poll_t mask = 0;
 
-	poll_wait(file, &endpoint->room, table);
+	/* Two queues at most: io_uring polls no file that has more. */
 	ibr_ring_poll_room(endpoint->send_ring, file, table);
 	if (endpoint->recv_ring != endpoint->send_ring)
 		ibr_ring_poll_room(endpoint->recv_ring, file, table);
-	/* We are in the queue before we look. */
+	/* We are in the queue before we look; pairs with endpoint_done(). */
 	smp_mb();
 	if (atomic_read(&endpoint->sends) < endpoint->sends_max && ibr_ring_has_room(endpoint->send_ring))
 		mask |= IBR_POLL_SEND;

@@ -54,7 +54,6 @@ struct poll_table_struct;
  * @sends: sends outstanding; a send counts until it is freed, so until all its fragments are let go too
  * @recvs: completions of accepted receives that are not in the ring yet, also those of messages that a multi-receive
  *	may still take
- * @room: who waits for @sends or @recvs to fall below its maximum
  * @buffers: buffers of the process that something may still be read from, or written to: of receives, of sends that are
  *	not copied, and of answers
  * @quiet: whoever closes it waits here until there are none
@@ -109,7 +108,6 @@ struct ibr_endpoint {
 	struct xarray contacts;
 	atomic_t sends;
 	atomic_t recvs;
-	wait_queue_head_t room;
 	atomic_t buffers;
 	wait_queue_head_t quiet;
 	atomic64_t tx_messages;
@@ -190,7 +188,7 @@ int ibr_endpoint_discard(struct ibr_endpoint *endpoint, const struct ibrelk_comm
 void ibr_endpoint_buffer_begin(struct ibr_endpoint *endpoint);
 /** ibr_endpoint_buffer_end() - nothing refers to it any more. Context: any; takes the lock of @quiet only */
 void ibr_endpoint_buffer_end(struct ibr_endpoint *endpoint);
-/** ibr_endpoint_send_done() - one is outstanding no more. Context: any; takes the lock of @room only */
+/** ibr_endpoint_send_done() - one is outstanding no more. Context: any; locks as ibr_ring_wake_room() */
 void ibr_endpoint_send_done(struct ibr_endpoint *endpoint);
 /** ibr_endpoint_recvs_done() - so many are outstanding no more. Context: as above */
 void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done);

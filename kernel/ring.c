@@ -52,7 +52,7 @@
  * @overflow: completions that wait for room, in order
  * @overflow_count: how many; read without the lock where a guess will do
  * @closed: the descriptor is gone, and every mapping with it: nobody can ever read a completion
- * @wait: who sleeps until there are completions; has its own lock, never taken under @lock
+ * @wait: who waits until there are completions, or room; has its own lock, never taken under @lock
  */
 struct ibr_ring {
 	struct kref ref;
@@ -154,11 +154,15 @@ static void ibr_ring_wake(struct ibr_ring *ring)
 		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM);
 }
 
-/* The same when completions that waited have moved in: there may be room for commands again. */
-static void ibr_ring_wake_room(struct ibr_ring *ring)
+/*
+ * The same when there may be room for commands again. Whoever waits looks what there is room for: io_uring would take
+ * what a wake-up says for the answer, and hears none that only says EPOLLPRI. All do, as one that is to be woken alone
+ * (EPOLLEXCLUSIVE) may wait for something else.
+ */
+void ibr_ring_wake_room(struct ibr_ring *ring)
 {
 	if (wq_has_sleeper(&ring->wait))
-		wake_up_poll(&ring->wait, EPOLLIN | EPOLLRDNORM | IBR_POLL_SEND | IBR_POLL_RECV | IBR_POLL_CANCEL);
+		wake_up_all(&ring->wait);
 }
 
 /* Nothing here touches the ring: it may go with the last of them. */

@@ -104,6 +104,8 @@ bool ibr_ring_has_room(struct ibr_ring *ring);
  * Also moves in what waits and fits. Context: process.
  */
 void ibr_ring_poll_room(struct ibr_ring *ring, struct file *file, struct poll_table_struct *table);
+/** ibr_ring_wake_room() - have whoever waits look again. Context: any; takes the lock of the ring's wait queue only */
+void ibr_ring_wake_room(struct ibr_ring *ring);
 
 /** ibr_ring_header() - the ring's mapping, for those who read it inside the kernel (tests) */
 struct ibrelk_ring_header *ibr_ring_header(struct ibr_ring *ring);

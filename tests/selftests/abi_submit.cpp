@@ -128,6 +128,119 @@ DOOR_TEST(submit__room_is_waited_for)
 	KTAP_EQUAL(poll_room(fd, POLLPRI, 0), POLLPRI);
 }
 
+// Also of those that the kernel may wake one at a time.
+KTAP_TEST(submit__room_is_told_to_all)
+{
+	Node node(64, [](ibrelk_endpoint_create &create) { create.sends = 1; });
+	std::array<std::uint8_t, 8> data{};
+	Command held = send(node.self, data.data(), data.size(), 1);
+	const auto patience_ms = static_cast<int>(patience_ns / ms);
+	std::array<Fd, 3> sets;
+	std::array<int, 3> told{-1, -1, -1};
+	std::vector<std::thread> waiters;
+
+	held.level = IBRELK_LEVEL_MATCHED;
+	held.flags |= IBRELK_CMD_NO_SUCCESS;
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), held), 1);
+	for (std::size_t i = 0; i < sets.size(); i++) {
+		epoll_event event{};
+
+		sets[i] = Fd(::epoll_create1(EPOLL_CLOEXEC));
+		event.events = EPOLLOUT | EPOLLEXCLUSIVE;
+		KTAP_REQUIRE_EQUAL(::epoll_ctl(sets[i].get(), EPOLL_CTL_ADD, node.endpoint.get(), &event), 0);
+		waiters.emplace_back([&, i] {
+			epoll_event room{};
+
+			told[i] = ::epoll_wait(sets[i].get(), &room, 1, patience_ms);
+		});
+	}
+	// They sleep, most likely.
+	std::this_thread::sleep_for(std::chrono::milliseconds(100));
+
+	Command taken = recv(data.data(), data.size(), 1);
+
+	taken.flags |= IBRELK_CMD_NO_SUCCESS;
+	KTAP_EQUAL(submit(Door::ioctl, node.endpoint.get(), taken), 1);
+	for (auto &waiter : waiters)
+		waiter.join();
+	for (int events : told)
+		KTAP_EQUAL(events, 1);
+}
+
+// io_uring takes what a wake-up says for the answer, and polls a file with two wait queues at most.
+KTAP_TEST(submit__room_is_polled_by_io_uring)
+{
+	Node node(2, [](ibrelk_endpoint_create &create) { create.sends = 4; });
+	int fd = node.endpoint.get();
+	std::array<std::uint8_t, 8> data{};
+	const auto wait_for = [&](Uring &uring, short events) {
+		io_uring_sqe *sqe = ::io_uring_get_sqe(&uring.ring);
+
+		KTAP_REQUIRE(sqe);
+		::io_uring_prep_poll_add(sqe, fd, static_cast<unsigned>(events));
+		uring.submit();
+	};
+	const auto answered = [](Uring &uring) {
+		io_uring_cqe *cqe = nullptr;
+
+		return ::io_uring_peek_cqe(&uring.ring, &cqe) == 0;
+	};
+	Uring sends, others;
+
+	// A receive that is still to be completed, and no room for more.
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, fd, recv(data.data(), data.size(), 1)), 1);
+	while (submit(Door::ioctl, fd, std::vector<Command>(64, nop())) > 0)
+		;
+	wait_for(sends, POLLOUT);
+	wait_for(others, POLLPRI);
+
+	// That makes less room, not more.
+	Node sender;
+	ibrelk_peer peer{};
+
+	peer.addr = node.address;
+	KTAP_REQUIRE_EQUAL(control(sender.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+
+	Command message = send(peer.handle, data.data(), data.size(), 1);
+
+	message.level = IBRELK_LEVEL_MATCHED;
+	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, sender.endpoint.get(), message), 1);
+	KTAP_CHECK(sender.ring.wait(1, patience_ns) == 1);
+	KTAP_CHECK(!answered(sends));
+	KTAP_CHECK(!answered(others));
+
+	while (node.ring.next(0))
+		;
+	KTAP_CHECK(sends.result() & POLLOUT);
+	KTAP_CHECK(others.result() & POLLPRI);
+}
+
+KTAP_TEST(submit__room_in_two_rings_is_polled_by_io_uring)
+{
+	Fd device = open_device();
+	Ring sends(device.get(), 2), receives(device.get(), 2);
+
+	if (!query(device.get()).ports)
+		ktap::skip("no usable RDMA port");
+
+	auto create = endpoint_request(sends, receives);
+
+	KTAP_REQUIRE_EQUAL(control(device.get(), IBRELK_IOC_ENDPOINT_CREATE, &create), 0);
+
+	Fd endpoint(create.fd);
+	Uring uring;
+	io_uring_sqe *sqe = ::io_uring_get_sqe(&uring.ring);
+
+	while (submit(Door::ioctl, endpoint.get(), std::vector<Command>(64, nop())) > 0)
+		;
+	KTAP_REQUIRE(sqe);
+	::io_uring_prep_poll_add(sqe, endpoint.get(), POLLOUT);
+	uring.submit();
+	while (sends.next(0))
+		;
+	KTAP_CHECK(uring.result() & POLLOUT);
+}
+
 // Nobody reads the ring: who waits for room is woken by whoever does.
 DOOR_TEST(submit__room_in_the_ring)
 {
