@@ -49,6 +49,17 @@ static inline int ibr_uring_done(struct io_uring_cmd *cmd, int result, unsigned 
 }
 #endif
 
+/* ---- mappings (ring.c) ---- */
+
+#include <linux/mm.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
+
 /* ---- timers (drive.c) ---- */
 
 #include <linux/hrtimer.h>

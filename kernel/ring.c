@@ -25,6 +25,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
+#include "compat.h"
 #include "device.h"
 #include "pins.h"
 #include "params.h"
@@ -410,6 +411,7 @@ static int ibr_ring_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EINVAL;
 	if (vma->vm_flags & VM_EXEC)
 		return -EPERM;
+	vm_flags_clear(vma, VM_MAYEXEC);
 
 	/* Page by page: remap_vmalloc_range() wants vmalloc_user(), which is not accounted. */
 	for (offset = 0; offset < ring->map_bytes; offset += PAGE_SIZE) {

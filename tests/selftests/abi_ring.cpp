@@ -126,6 +126,14 @@ KTAP_TEST(ring_map__bad_mappings)
 	}
 }
 
+KTAP_TEST(ring_map__never_becomes_code)
+{
+	Node node;
+
+	KTAP_EQUAL(::mprotect(node.ring.map->data(), node.ring.map->size(), PROT_READ | PROT_EXEC), -1);
+	KTAP_EQUAL(errno, EACCES);
+}
+
 KTAP_TEST(ring_map__outlives_descriptors)
 {
 	Node node;

@@ -114,6 +114,8 @@ bool sim_page_of_file(const struct page *page);
 #define VM_EXEC		4ul
 #define VM_SHARED	8ul
 #define VM_UFFD_WP	16ul
+#define VM_MAYEXEC	32ul
+#define vm_flags_clear(vma, flags)	((void)((vma)->vm_flags &= ~(flags)))
 
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_pgoff, vm_flags;
