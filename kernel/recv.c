@@ -210,8 +210,8 @@ void ibr_recv_complete(struct ibr_recv *recv, const struct ibr_recv_result *resu
 		if (unlikely(!good))
 			completion->status = -EFAULT;
 	}
-	/* It is not going to be copied by a worker. */
-	if (unlikely(recv->tells && !good))
+	/* But for what a worker is going to copy, which is not certain yet. */
+	if (recv->tells && !(good && ibr_umem_bounced(&recv->umem)))
 		ibr_transfer_tell(recv, completion->status);
 	ibr_umem_finish(&recv->umem, good, recv_released);
 }

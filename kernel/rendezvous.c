@@ -510,14 +510,10 @@ static void transfer_progress(struct ibr_transfer *transfer)
 		transfer_ask(transfer);
 		return;
 	}
-	/* The sender is to know, too, if it has reached nobody. Of what is bounced, that is not certain yet. */
-	if (ibr_umem_gone(&recv->umem, transfer->want))
-		error = -EFAULT;
+	/* Whoever completes the receive tells the sender the same: that it has reached nobody, too. */
 	ibr_inflow_get(transfer->flow);
 	recv->tells = transfer->flow;
 	recv->message = transfer->message;
-	if (error == -EFAULT || !ibr_umem_bounced(&recv->umem))
-		ibr_transfer_tell(recv, error);
 	transfer_end(transfer, error, 0);
 }
 
