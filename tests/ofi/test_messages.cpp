@@ -482,6 +482,44 @@ TEST_P(Messages, cancelled)
 	EXPECT_EQ(first + second, 'x');
 }
 
+// Who waits for what was cancelled would wait in vain for a receive that a message has taken, and is still
+// coming.
+TEST_P(Messages, too_late_to_be_cancelled)
+{
+	Pair pair;
+	std::vector<char> from(std::size_t{16} << 20, 'x');
+	std::vector<char> to(from.size());
+	char other = 0;
+	int sending = 0;
+	int context = 0;
+
+	recv(pair.b, to.data(), to.size(), &context, 1);
+	recv(pair.b, &other, 1, &context, 1);
+	send(pair.a, from.data(), from.size(), pair.to_b, &sending, 1);
+
+	const auto until = std::chrono::steady_clock::now() + patience;
+
+	while (*const_cast<volatile char *>(to.data()) != 'x' && std::chrono::steady_clock::now() < until)
+		std::this_thread::yield();
+	EXPECT_EQ(fi_cancel(&pair.b.ep->fid, &context), 0) << "the other one is still there";
+	EXPECT_EQ(fi_cancel(&pair.b.ep->fid, &context), -FI_ENOENT);
+
+	// On a slow node the message may have been quicker.
+	const std::array<Told, 2> ends{pair.b.next(), pair.b.next()};
+	const bool quicker = ends[0].result == 1;
+	const Told &arrived = ends[quicker ? 0 : 1];
+	const Told &cancelled = ends[quicker ? 1 : 0];
+
+	EXPECT_EQ(arrived.result, 1);
+	EXPECT_EQ(arrived.entry.op_context, &context);
+	EXPECT_EQ(arrived.entry.len, from.size());
+	EXPECT_EQ(to, from);
+	EXPECT_EQ(cancelled.result, -FI_EAVAIL);
+	EXPECT_EQ(cancelled.error.err, FI_ECANCELED);
+	EXPECT_EQ(cancelled.error.op_context, &context);
+	pair.a.done(&sending);
+}
+
 // A send is complete when it is as far as its level says.
 TEST_P(Messages, levels)
 {

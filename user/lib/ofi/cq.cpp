@@ -373,6 +373,27 @@ void CompletionQueue::give_back(Operation &operation)
 	operations_.give_back(operation);
 }
 
+// Has the last cancel come too late? Then the command has failed, and is in the ring by now. If the receive
+// has, that is left for whoever waits for it to read and to count.
+bool CompletionQueue::missed(std::uint64_t receive)
+{
+	bool too_late = false;
+
+	for (auto run = ring_.peek(); !run.empty() && !too_late; run = ring_.peek()) {
+		const Completion &next = run.front();
+
+		if (next.user_data == receive && next.status == -ECANCELED)
+			break;
+		if (full())
+			grow();
+		too_late = next.opcode == IBRELK_OP_CANCEL && next.user_data == cancels_;
+		handle(next);
+		ring_.advance(1);
+	}
+	settle();
+	return too_late;
+}
+
 int CompletionQueue::cancel(Endpoint &endpoint, const void *context)
 {
 	// Operations are given back with the lock held: none becomes another one meanwhile.
@@ -382,15 +403,24 @@ int CompletionQueue::cancel(Endpoint &endpoint, const void *context)
 	collect(entries_.size());
 	settle();
 
-	const Operation *operation = operations_.find_receive(endpoint, context);
+	const Operation *operation = nullptr;
 
-	if (!operation)
-		return -FI_ENOENT;
+	// Of several with this context, a message that is still coming may have taken some. Who would wait
+	// for those to be cancelled must be told.
+	while ((operation = operations_.find_receive(endpoint, context, operation))) {
+		const std::uint64_t receive = operation->user_data();
+		Command command = ibrelk_command_cancel(receive, ++cancels_);
 
-	Command command = ibrelk_command_cancel(operation->user_data(), 0);
+		command.flags = IBRELK_CMD_NO_SUCCESS;
+		if (const ssize_t result = endpoint.submit(command))
+			return static_cast<int>(result);
 
-	command.flags = IBRELK_CMD_NO_SUCCESS;
-	return static_cast<int>(endpoint.submit(command));
+		const int too_late = guarded([&] { return missed(receive) ? 1 : 0; });
+
+		if (too_late <= 0)
+			return too_late;
+	}
+	return -FI_ENOENT;
 }
 
 // ---- reading ----------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ private:
 		return waiting_ == entries_.size();
 	}
 	bool collect(std::size_t most);
+	bool missed(std::uint64_t receive);
 	void grow();
 	void settle() noexcept;
 	void handle(const Completion &completion);
@@ -146,6 +147,7 @@ private:
 	std::size_t first_ = 0;
 	std::size_t waiting_ = 0;
 	bool told_ = false; // queued_ is set
+	std::uint64_t cancels_ = 0;
 	std::vector<Endpoint *> endpoints_;
 };
 

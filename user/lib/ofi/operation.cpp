@@ -71,15 +71,18 @@ void OperationPool::orphan(const Endpoint &endpoint) noexcept
 	}
 }
 
-Operation *OperationPool::find_receive(const Endpoint &endpoint, const void *context) noexcept
+Operation *OperationPool::find_receive(
+	const Endpoint &endpoint, const void *context, const Operation *last) noexcept
 {
+	bool passed = !last;
 	const std::lock_guard guard(lock_);
 
 	for (const auto &chunk : chunks_) {
 		for (Operation &operation : *chunk) {
-			if (operation.kind == Operation::Kind::receive && operation.endpoint == &endpoint &&
-				operation.context == context)
+			if (passed && operation.kind == Operation::Kind::receive &&
+				operation.endpoint == &endpoint && operation.context == context)
 				return &operation;
+			passed = passed || &operation == last;
 		}
 	}
 	return nullptr;

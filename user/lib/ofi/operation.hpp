@@ -93,8 +93,10 @@ public:
 	void give_back(Operation &operation) noexcept;
 	/// Nobody wants to know what becomes of the operations of an endpoint.
 	void orphan(const Endpoint &endpoint) noexcept;
-	/// A receive, posted with this context and not known to be complete; nullptr if there is none.
-	Operation *find_receive(const Endpoint &endpoint, const void *context) noexcept;
+	/// A receive, posted with this context and not known to be complete, but the next one after @p last
+	/// unless that is nullptr; nullptr if there is none.
+	Operation *find_receive(
+		const Endpoint &endpoint, const void *context, const Operation *last) noexcept;
 
 private:
 	static constexpr std::size_t chunk_operations = 256;
