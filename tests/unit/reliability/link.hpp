@@ -228,9 +228,7 @@ public:
 		return true;
 	}
 
-private:
-	std::multimap<u64, std::pair<int, Packet>> under_way_;
-
+	// When something happens next, if nothing is submitted before.
 	[[nodiscard]] u64 next_event() const
 	{
 		u64 at = under_way_.empty() ? REL_TIME_NEVER : under_way_.begin()->first;
@@ -242,6 +240,9 @@ private:
 		}
 		return at;
 	}
+
+private:
+	std::multimap<u64, std::pair<int, Packet>> under_way_;
 
 	End &other(const End &end)
 	{
