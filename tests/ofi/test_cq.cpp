@@ -289,7 +289,12 @@ TEST(Cq, descriptor)
 	EXPECT_EQ(poll(&waiting, 1, 0), 0);
 }
 
-// They count without anybody reading the queue, and what they have counted can be read then.
+// The condition is the number itself.
+const void *threshold(std::size_t count)
+{
+	return reinterpret_cast<const void *>(count); // NOLINT(performance-no-int-to-ptr): so says fi_cq(3)
+}
+
 // More than the queue holds cannot be waited for.
 TEST(Cq, waiting_for_many)
 {
@@ -301,7 +306,6 @@ TEST(Cq, waiting_for_many)
 	Pair pair(wish);
 	constexpr std::size_t sent = 1500; // more than one ring, less than two
 	std::vector<fi_cq_tagged_entry> entries(sent);
-	const std::size_t threshold = sent + 1;
 	std::size_t got = 0;
 	char byte = 0;
 
@@ -310,13 +314,14 @@ TEST(Cq, waiting_for_many)
 		inject(pair);
 	}
 
-	const ssize_t first = fi_cq_sread(pair.b.cq.get(), entries.data(), sent, &threshold, -1);
+	const ssize_t first = fi_cq_sread(pair.b.cq.get(), entries.data(), sent, threshold(sent + 1), -1);
 
 	EXPECT_GE(first, 1000);
 	got = first > 0 ? static_cast<std::size_t>(first) : 0;
 	while (got < sent) {
 		const std::size_t rest = std::min<std::size_t>(sent - got, 500);
-		const ssize_t more = fi_cq_sread(pair.b.cq.get(), entries.data(), rest, &rest, 60000);
+		const ssize_t more =
+			fi_cq_sread(pair.b.cq.get(), entries.data(), rest, threshold(rest), 60000);
 
 		ASSERT_EQ(more, static_cast<ssize_t>(rest));
 		got += static_cast<std::size_t>(more);
@@ -574,6 +579,28 @@ TEST(Cq, of_an_unknown_format)
 	EXPECT_EQ(fi_cq_open(side.domain.get(), &attr, &none, nullptr), -FI_EINVAL);
 }
 
+TEST(Cq, with_flags_and_conditions_that_nobody_knows)
+{
+	const Side side;
+	const auto refused = [&](auto change) {
+		fid_cq *none = nullptr;
+		fi_cq_attr attr{};
+
+		change(attr);
+		return fi_cq_open(side.domain.get(), &attr, &none, nullptr) == -FI_EINVAL;
+	};
+
+	EXPECT_TRUE(refused([](fi_cq_attr &attr) { attr.flags = 1ULL << 40; }));
+	EXPECT_TRUE(refused([](fi_cq_attr &attr) { attr.wait_obj = static_cast<fi_wait_obj>(99); }));
+	EXPECT_TRUE(refused([](fi_cq_attr &attr) { attr.wait_cond = static_cast<fi_cq_wait_cond>(2); }));
+
+	fid_cntr *none = nullptr;
+	fi_cntr_attr attr{};
+
+	attr.flags = 1;
+	EXPECT_EQ(fi_cntr_open(side.domain.get(), &attr, &none, nullptr), -FI_EINVAL);
+}
+
 TEST(Counters, without_a_wait_object_of_their_own)
 {
 	const Side side;
@@ -700,6 +727,38 @@ TEST(Counters, of_nothing)
 	inject(pair);
 	pair.b.done(&byte);
 	EXPECT_EQ(fi_cntr_read(counter.get()), 0U);
+	pair.b.ep.reset();
+}
+
+// Counters alone may be bound to what is enabled: they count from then on.
+TEST(Counters, of_what_is_enabled)
+{
+	Pair pair;
+	Owned<fid_cntr> sent, received;
+	fi_cntr_attr attr{};
+	char byte = 0, before = 0;
+
+	// What was posted before is not counted.
+	receive(pair.b, &before);
+	open(sent, [&](auto **c) { return fi_cntr_open(pair.a.domain.get(), &attr, c, nullptr); });
+	open(received, [&](auto **c) { return fi_cntr_open(pair.b.domain.get(), &attr, c, nullptr); });
+	ASSERT_EQ(fi_ep_bind(pair.a.ep.get(), &sent->fid, FI_SEND), 0);
+	ASSERT_EQ(fi_ep_bind(pair.b.ep.get(), &received->fid, FI_RECV), 0);
+	EXPECT_EQ(fi_ep_bind(pair.b.ep.get(), &received->fid, FI_RECV), -FI_EINVAL);
+	EXPECT_EQ(fi_ep_bind(pair.b.ep.get(), &pair.b.cq->fid, FI_RECV), -FI_EOPBADSTATE);
+	inject(pair);
+	pair.b.done(&before);
+	for (int i = 0; i < 10; i++) {
+		receive(pair.b, &byte);
+		inject(pair);
+	}
+	EXPECT_EQ(fi_cntr_wait(received.get(), 10, 60000), 0);
+	EXPECT_EQ(fi_cntr_wait(sent.get(), 11, 60000), 0);
+	for (int i = 0; i < 10; i++)
+		pair.b.done(&byte);
+	EXPECT_EQ(fi_cntr_read(received.get()), 10U);
+	EXPECT_EQ(fi_close(&received->fid), -FI_EBUSY);
+	pair.a.ep.reset();
 	pair.b.ep.reset();
 }
 
@@ -1098,6 +1157,14 @@ TEST(Endpoint, is_not_larger_than_it_can_be)
 				fi_close(&none->fid);
 		}
 		*size = offered;
+	}
+	// Nor does it share what it works with.
+	for (std::size_t *count : {&side.info->ep_attr->tx_ctx_cnt, &side.info->ep_attr->rx_ctx_cnt}) {
+		fid_ep *none = nullptr;
+
+		*count = FI_SHARED_CONTEXT;
+		EXPECT_EQ(fi_endpoint(side.domain.get(), side.info.get(), &none, nullptr), -FI_EINVAL);
+		*count = 1;
 	}
 }
 

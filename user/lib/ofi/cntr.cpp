@@ -43,6 +43,8 @@ int Counter::open(fid_domain *domain, fi_cntr_attr *attr, fid_cntr **cntr, void 
 
 	if (wanted.events != FI_CNTR_EVENTS_COMP)
 		return -FI_ENOSYS;
+	if (wanted.flags)
+		return -FI_EINVAL;
 	if (wanted.wait_obj != FI_WAIT_NONE && wanted.wait_obj != FI_WAIT_UNSPEC &&
 		wanted.wait_obj != FI_WAIT_YIELD && wanted.wait_obj != FI_WAIT_FD)
 		return -FI_ENOSYS;

@@ -110,7 +110,8 @@ int CompletionQueue::open(fid_domain *domain, fi_cq_attr *attr, fid_cq **cq, voi
 	if (attr->wait_obj == FI_WAIT_SET || attr->wait_obj == FI_WAIT_MUTEX_COND ||
 		attr->wait_obj == FI_WAIT_POLLFD)
 		return -FI_ENOSYS;
-	if (attr->format > FI_CQ_FORMAT_TAGGED)
+	if (attr->format > FI_CQ_FORMAT_TAGGED || attr->wait_obj > FI_WAIT_POLLFD ||
+		attr->wait_cond > FI_CQ_COND_THRESHOLD || (attr->flags & ~FI_AFFINITY))
 		return -FI_EINVAL;
 	return guarded([&] {
 		const auto made = make(static_cast<Domain &>(*domain), *attr, context, false);
@@ -501,12 +502,13 @@ ssize_t CompletionQueue::wait_and_take(
 
 		{
 			const std::lock_guard guard(lock_);
-			// How many to wait for: as many as are wanted and find room. What has come when time
-			// runs out is returned, as without a condition.
+			// How many to wait for: as many as are wanted (the condition itself is the number)
+			// and find room. What has come when time runs out is returned, as without a
+			// condition.
 			const std::size_t most = std::max<std::size_t>(std::min(count, entries_.size()), 1);
-			const std::size_t wanted = condition && condition_ == FI_CQ_COND_THRESHOLD
+			const std::size_t wanted = condition_ == FI_CQ_COND_THRESHOLD
 				? std::clamp<std::size_t>(
-					  *static_cast<const std::size_t *>(condition), 1, most)
+					  reinterpret_cast<std::uintptr_t>(condition), 1, most)
 				: 1;
 
 			// An error is reported at once.

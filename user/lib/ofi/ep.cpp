@@ -282,11 +282,29 @@ int Endpoint::bind_counter(Counter &counter, std::uint64_t flags)
 		if ((flags & flag) && count->counter)
 			return -FI_EINVAL;
 	}
+
+	// What could not be done for all is done for none.
+	Undo detach([&] {
+		for (const auto &[flag, count] : kinds) {
+			if ((flags & flag) && count->attached)
+				counter.detach(*(flag == FI_RECV ? rx_ : tx_).queue);
+			if (flags & flag)
+				count->attached = false;
+		}
+	});
+
+	for (const auto &[flag, count] : kinds) {
+		if (!(flags & flag) || !kernel_)
+			continue;
+		counter.attach(*(flag == FI_RECV ? rx_ : tx_).queue);
+		count->attached = true;
+	}
+	detach.dismiss();
 	for (const auto &[flag, count] : kinds) {
 		if (!(flags & flag))
 			continue;
-		count->counter = &counter;
 		count->use = Use(counter.users());
+		count->counter = &counter;
 	}
 	return 0;
 }
@@ -295,7 +313,9 @@ int Endpoint::bind(Fid *any, Fid *other, std::uint64_t flags)
 {
 	auto *ep = object_of<Endpoint, fid_ep>(any);
 
-	if (ep->kernel_)
+	// Only counters may come later, as libfabric's own providers have it, for what is posted from then
+	// on; OpenSHMEM does so.
+	if (ep->kernel_ && other->fclass != FI_CLASS_CNTR)
 		return -FI_EOPBADSTATE;
 	return guarded([&] {
 		switch (other->fclass) {
@@ -331,9 +351,11 @@ int Endpoint::open_way(Way &way)
 	}
 	way.queue->attach(*this);
 	for (Count *count : {&way.messages, &way.reads, &way.writes}) {
-		if (!count->counter)
+		Counter *counter = count->counter;
+
+		if (!counter)
 			continue;
-		count->counter->attach(*way.queue);
+		counter->attach(*way.queue);
 		count->attached = true;
 	}
 	return 0;
@@ -346,7 +368,7 @@ void Endpoint::close_way(Way &way) noexcept
 		return;
 	for (Count *count : {&way.messages, &way.reads, &way.writes}) {
 		if (count->attached)
-			count->counter->detach(*way.queue);
+			count->counter.load()->detach(*way.queue);
 		count->attached = false;
 	}
 	way.queue->detach(*this);
@@ -541,8 +563,9 @@ result<Peer> Endpoint::peer(fi_addr_t index)
 
 	const auto added = kernel_->peer_add(Address(*address));
 
+	// A shortage of memory passes, as a rule.
 	if (!added)
-		return failure(added.error());
+		return failure(added.error() == ENOMEM ? EAGAIN : added.error());
 	try {
 		const std::lock_guard guard(lock_);
 
@@ -551,12 +574,13 @@ result<Peer> Endpoint::peer(fi_addr_t index)
 			return *added;
 		if (index >= peers_.size())
 			peers_.resize(index + 1, unknown);
-		peers_[index] = *added;
 		if (*added >= sources_.size())
 			sources_.resize(*added + 1, FI_ADDR_NOTAVAIL);
+		peers_[index] = *added;
 		sources_[*added] = index;
 	} catch (const std::bad_alloc &) {
-		return failure(ENOMEM);
+		// It is looked up again.
+		return *added;
 	}
 	return *added;
 }

@@ -104,7 +104,7 @@ public:
 private:
 	// What counts operations of a kind.
 	struct Count {
-		Counter *counter = nullptr;
+		std::atomic<Counter *> counter = nullptr; // may be bound while others are at work
 		Use use;
 		bool attached = false; // to the queue, which others may have attached the same counter to
 	};

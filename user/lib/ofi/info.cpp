@@ -484,7 +484,9 @@ bool is_offered(const fi_info &asked) noexcept
 		       asked.domain_attr && shares_memory(asked.domain_attr->mr_mode)
 			       ? all_caps
 			       : all_caps & ~all_memory_caps) &&
-		(!asked.ep_attr || asked.ep_attr->type == FI_EP_RDM) &&
+		(!asked.ep_attr ||
+			(asked.ep_attr->type == FI_EP_RDM && asked.ep_attr->tx_ctx_cnt <= 1 &&
+				asked.ep_attr->rx_ctx_cnt <= 1)) &&
 		(!asked.tx_attr ||
 			(only(asked.tx_attr->op_flags, send_flags) &&
 				only(asked.tx_attr->msg_order, orders_for(caps)))) &&
