@@ -586,6 +586,57 @@ TEST(Info, a_domain_has_its_device)
 	wanted->domain_attr->domain = nullptr;
 }
 
+// As fi_getinfo(3) has it: the first that is open; and only what fits to the one that hints name.
+TEST(Info, names_what_is_open)
+{
+	const Info before = get_info(hints().get());
+
+	ASSERT_TRUE(before);
+	EXPECT_EQ(before->fabric_attr->fabric, nullptr);
+	EXPECT_EQ(before->domain_attr->domain, nullptr);
+
+	const Info wanted = hints();
+	fid_fabric *fabric = nullptr, *second = nullptr;
+	fid_domain *domain = nullptr;
+
+	ASSERT_EQ(fi_fabric(before->fabric_attr, &fabric, nullptr), 0);
+	ASSERT_EQ(fi_fabric(before->fabric_attr, &second, nullptr), 0);
+	ASSERT_EQ(fi_domain(fabric, before.get(), &domain, nullptr), 0);
+
+	const Info found = get_info(wanted.get());
+
+	EXPECT_EQ(found->fabric_attr->fabric, fabric);
+	for (const fi_info *one = found.get(); one; one = one->next) {
+		const bool its = !std::strcmp(one->domain_attr->name, before->domain_attr->name);
+
+		EXPECT_EQ(one->domain_attr->domain, its ? domain : nullptr) << one->domain_attr->name;
+	}
+	// Of a fabric that is named, or whose domain is; never of two.
+	wanted->fabric_attr->fabric = second;
+
+	const Info other = get_info(wanted.get());
+
+	EXPECT_EQ(other->fabric_attr->fabric, second);
+	EXPECT_EQ(other->domain_attr->domain, nullptr);
+	wanted->domain_attr->domain = domain;
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	wanted->fabric_attr->fabric = nullptr;
+	EXPECT_EQ(get_info(wanted.get())->fabric_attr->fabric, fabric);
+	wanted->domain_attr->domain = nullptr;
+	wanted->fabric_attr->fabric = second;
+	EXPECT_EQ(fi_close(&second->fid), 0);
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	wanted->fabric_attr->fabric = nullptr;
+
+	EXPECT_EQ(fi_close(&domain->fid), 0);
+	EXPECT_EQ(fi_close(&fabric->fid), 0);
+
+	const Info after = get_info(wanted.get());
+
+	EXPECT_EQ(after->fabric_attr->fabric, nullptr);
+	EXPECT_EQ(after->domain_attr->domain, nullptr);
+}
+
 TEST(Info, a_service_alone_is_the_own_endpoint)
 {
 	Wish wish;

@@ -2,6 +2,7 @@
 #include "domain.hpp"
 
 #include <cstring>
+#include <memory>
 
 #include "atomic.hpp"
 #include "av.hpp"
@@ -51,8 +52,8 @@ fi_ops_mr Domain::mr_ops = {
 Domain::Domain(Fabric &fabric, Device device, const Query &query, bool shares, std::string name,
 	const ::ibrelk_addr &local, void *context) noexcept :
 	fid_domain{},
-	fabric_(fabric.users()), api_version_(fabric.api_version), device_(std::move(device)), query_(query),
-	shares_(shares), name_(std::move(name)), local_(local)
+	fabric_(&fabric), fabric_use_(fabric.users()), api_version_(fabric.api_version),
+	device_(std::move(device)), query_(query), shares_(shares), name_(std::move(name)), local_(local)
 {
 	fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &fid_ops};
 	ops = &domain_ops;
@@ -85,8 +86,11 @@ int Domain::open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *c
 
 		if (info->src_addr && info->src_addrlen == sizeof(local))
 			std::memcpy(&local, info->src_addr, sizeof(local));
-		*domain = new Domain(static_cast<Fabric &>(*fabric), std::move(*device), *query, shares,
-			std::move(name), local, context);
+		auto made = std::unique_ptr<Domain>(new Domain(static_cast<Fabric &>(*fabric),
+			std::move(*device), *query, shares, std::move(name), local, context));
+
+		Opened<Domain>::add(made.get());
+		*domain = made.release();
 		return 0;
 	});
 }
@@ -103,6 +107,7 @@ int Domain::close(Fid *any)
 
 	if (domain->users_.any())
 		return -FI_EBUSY;
+	Opened<Domain>::remove(domain);
 	delete domain;
 	return 0;
 }

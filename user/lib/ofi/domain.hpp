@@ -31,10 +31,9 @@ public:
 	{
 		return query_;
 	}
-	/// The domain, if it is one of this provider's: hints may name one of another.
-	static const Domain *of(const fid_domain *any) noexcept
+	[[nodiscard]] Fabric *fabric() const noexcept
 	{
-		return any->fid.ops == &fid_ops ? static_cast<const Domain *>(any) : nullptr;
+		return fabric_;
 	}
 	/// The device that it was opened for; empty: none in particular.
 	[[nodiscard]] const std::string &name() const noexcept
@@ -73,7 +72,8 @@ private:
 	static fi_ops fid_ops;
 	static fi_ops_domain domain_ops;
 	static fi_ops_mr mr_ops;
-	Use fabric_;
+	Fabric *const fabric_;
+	Use fabric_use_;
 	const std::uint32_t api_version_;
 	Device device_;
 	Query query_;

@@ -2,6 +2,7 @@
 #include "fabric.hpp"
 
 #include <cstring>
+#include <memory>
 
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
@@ -47,12 +48,13 @@ int Fabric::open(fi_fabric_attr *attr, fid_fabric **fabric, void *context)
 	if (attr->name && std::strcmp(attr->name, provider.name) != 0)
 		return -FI_EINVAL;
 
-	auto *made = new (std::nothrow) Fabric(*attr, context);
+	return guarded([&] {
+		auto made = std::unique_ptr<Fabric>(new Fabric(*attr, context));
 
-	if (!made)
-		return -FI_ENOMEM;
-	*fabric = made;
-	return 0;
+		Opened<Fabric>::add(made.get());
+		*fabric = made.release();
+		return 0;
+	});
 }
 
 int Fabric::close(Fid *any)
@@ -61,6 +63,7 @@ int Fabric::close(Fid *any)
 
 	if (fabric->users_.any())
 		return -FI_EBUSY;
+	Opened<Fabric>::remove(fabric);
 	delete fabric;
 	return 0;
 }

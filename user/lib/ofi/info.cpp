@@ -13,6 +13,7 @@
 
 #include "address.hpp"
 #include "domain.hpp"
+#include "fabric.hpp"
 #include "provider.hpp"
 #include "support.hpp"
 
@@ -202,17 +203,53 @@ bool domain_fits(const fi_domain_attr *domain) noexcept
 			domain->auth_key_size == 0 && domain->max_err_data == 0 && groups_of(*domain) == 0);
 }
 
+// The fabric that hints name, or that of the domain that they name, if it is one of this provider's and open;
+// nothing named: the first, if there is any.
+Fabric *opened_fabric(const fi_info *hints)
+{
+	const fid_fabric *named = hints && hints->fabric_attr ? hints->fabric_attr->fabric : nullptr;
+	const fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : nullptr;
+
+	if (!domain)
+		return Opened<Fabric>::first([&](const Fabric *fabric) { return !named || fabric == named; });
+
+	const Domain *found = Opened<Domain>::first(
+		[&](const Domain *one) { return one == domain && (!named || one->fabric() == named); });
+
+	return found ? found->fabric() : nullptr;
+}
+
+bool opened_fit(const fi_info &hints)
+{
+	const bool named = (hints.fabric_attr && hints.fabric_attr->fabric) ||
+		(hints.domain_attr && hints.domain_attr->domain);
+
+	return !named || opened_fabric(&hints);
+}
+
+// The same for domains of that fabric, of which some are good for any device.
+fid_domain *opened_domain(const fi_domain_attr *asked, const Fabric *fabric, const std::string &device)
+{
+	const fid_domain *named = asked ? asked->domain : nullptr;
+
+	return Opened<Domain>::first([&](const Domain *domain) {
+		return domain->fabric() == fabric &&
+			(named ? domain == named && (domain->name().empty() || domain->name() == device)
+			       : domain->name() == device);
+	});
+}
+
 bool fabric_fits(const fi_fabric_attr *fabric) noexcept
 {
 	return !fabric || same_name(fabric->name, provider.name);
 }
 
-bool hints_fit(const fi_info &hints, std::uint64_t caps, const Query &query) noexcept
+bool hints_fit(const fi_info &hints, std::uint64_t caps, const Query &query)
 {
 	return (hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
 		tx_fits(hints.tx_attr, caps, query) && rx_fits(hints.rx_attr, caps, query) &&
 		ep_fits(hints.ep_attr, caps, query) && domain_fits(hints.domain_attr) &&
-		fabric_fits(hints.fabric_attr);
+		fabric_fits(hints.fabric_attr) && opened_fit(hints);
 }
 
 // ---- what is answered -------------------------------------------------------------------------------------
@@ -331,7 +368,12 @@ Info info_for(
 	fill_rx(*info->rx_attr, hints ? hints->rx_attr : nullptr, info->caps);
 	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, info->caps, query);
 	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr, info->caps, version);
+
+	Fabric *fabric = opened_fabric(hints);
+
+	info->domain_attr->domain = opened_domain(hints ? hints->domain_attr : nullptr, fabric, port.device);
 	info->domain_attr->name = copy_of(port.device.c_str());
+	info->fabric_attr->fabric = fabric;
 	info->fabric_attr->name = copy_of(provider.name);
 	// libfabric itself adds who we are.
 	info->fabric_attr->prov_version = provider.version;
@@ -395,12 +437,8 @@ bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std:
 
 	if (domain && !same_name(domain->name, port.device.c_str()))
 		return false;
-	if (domain && domain->domain) {
-		const Domain *opened = Domain::of(domain->domain);
-
-		if (!opened || (!opened->name().empty() && opened->name() != port.device))
-			return false;
-	}
+	if (domain && domain->domain && !opened_domain(domain, opened_fabric(hints), port.device))
+		return false;
 	// Any port is of this node.
 	if (!is_any(ends.source) && !is_loopback(ends.source.gid))
 		return std::memcmp(port.address.gid, ends.source.gid, sizeof(port.address.gid)) == 0;

@@ -4,11 +4,14 @@
 // an answer for what the provider does not do, and an end for exceptions where C begins.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
@@ -141,6 +144,47 @@ private:
 	}
 
 	Users *users_ = nullptr;
+};
+
+/// What is open of a kind, in the order in which it was opened: fi_getinfo() names what there is already. A
+/// list costs nothing where there are one or two.
+template<class T>
+class Opened
+{
+public:
+	/// Throws std::bad_alloc.
+	static void add(T *object)
+	{
+		const std::lock_guard lock(mutex_);
+
+		all().push_back(object);
+	}
+	static void remove(T *object) noexcept
+	{
+		const std::lock_guard lock(mutex_);
+
+		all().erase(std::find(all().begin(), all().end(), object));
+	}
+	/// The first for which it holds, which is not to close it; none: NULL.
+	template<class F>
+	static T *first(F fits)
+	{
+		const std::lock_guard lock(mutex_);
+		const auto found = std::find_if(all().begin(), all().end(), fits);
+
+		return found == all().end() ? nullptr : *found;
+	}
+
+private:
+	// Never destroyed: some close what they have opened when the program has all but ended.
+	static std::vector<T *> &all()
+	{
+		static auto &all = *new std::vector<T *>;
+
+		return all;
+	}
+
+	static inline std::mutex mutex_;
 };
 
 } // namespace ibrelk::ofi
