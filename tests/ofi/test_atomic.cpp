@@ -105,7 +105,8 @@ protected:
 	std::uint64_t key = 0;
 };
 
-// The three kinds each have their operations; of types only integers of 32 and 64 bits.
+// The three kinds each have their operations; of types only integers of 32 and 64 bits, and what numbers with
+// a point are made of.
 TEST_F(Atomic, what_there_is)
 {
 	const auto of_kind = [](std::uint64_t kind, int op) {
@@ -115,13 +116,16 @@ TEST_F(Atomic, what_there_is)
 	};
 
 	for (int type = FI_INT8; type < FI_DATATYPE_LAST; type++) {
-		const bool known = type >= FI_INT32 && type <= FI_UINT64;
-		const std::size_t size = type <= FI_UINT32 ? 4 : 8;
+		const bool integer = type >= FI_INT32 && type <= FI_UINT64;
+		const bool real = type == FI_FLOAT || type == FI_DOUBLE;
+		const std::size_t size = type <= FI_UINT32 || type == FI_FLOAT ? 4 : 8;
 
 		for (int op = FI_MIN; op < FI_ATOMIC_OP_LAST; op++) {
 			for (const std::uint64_t kind : {0ULL, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC}) {
 				const auto datatype = static_cast<fi_datatype>(type);
 				const auto operation = static_cast<fi_op>(op);
+				const bool moves = op == FI_ATOMIC_READ || op == FI_ATOMIC_WRITE;
+				const bool known = integer || (real && moves);
 				const int expected = known && of_kind(kind, op) ? 0 : -FI_EOPNOTSUPP;
 				fi_atomic_attr attr{};
 				std::size_t count = 0;
@@ -611,6 +615,43 @@ TEST_F(Atomic, of_many_at_once)
 	std::sort(tickets.begin(), tickets.end());
 	for (std::uint64_t i = 0; i < tickets.size(); i++)
 		ASSERT_EQ(tickets[i], i);
+}
+
+// As they are, to the last bit: -0 and what is no number, too.
+TEST_F(Atomic, of_numbers_with_a_point)
+{
+	const auto both = [&](auto first, auto second) {
+		using T = decltype(first);
+		const fi_datatype type = sizeof(T) == 4 ? FI_FLOAT : FI_DOUBLE;
+		std::array<T, 2> values{first, second}, before{}, after{};
+		int context = 0;
+
+		memory.fill(0xeeeeeeeeeeeeeeee);
+		Side::post([&] {
+			return fi_atomic(ep(), values.data(), 2, nullptr, pair.to_b, place(), key, type,
+				FI_ATOMIC_WRITE, &context);
+		});
+		pair.a.done(&context);
+		std::swap(values[0], values[1]);
+		Side::post([&] {
+			return fi_fetch_atomic(ep(), values.data(), 2, nullptr, before.data(), nullptr,
+				pair.to_b, place(), key, type, FI_ATOMIC_WRITE, &context);
+		});
+		pair.a.done(&context);
+		Side::post([&] {
+			return fi_fetch_atomic(ep(), nullptr, 2, nullptr, after.data(), nullptr, pair.to_b,
+				place(), key, type, FI_ATOMIC_READ, &context);
+		});
+		pair.a.done(&context);
+		EXPECT_EQ(std::memcmp(after.data(), values.data(), sizeof(after)), 0);
+		EXPECT_EQ(std::memcmp(memory.data(), values.data(), sizeof(values)), 0);
+		EXPECT_EQ(memory[2], 0xeeeeeeeeeeeeeeee);
+		std::swap(values[0], values[1]);
+		EXPECT_EQ(std::memcmp(before.data(), values.data(), sizeof(before)), 0);
+	};
+
+	both(1.5F, -0.0F);
+	both(-2.25, std::numeric_limits<double>::quiet_NaN());
 }
 
 // Of one endpoint, each sees what those before it have done.

@@ -24,10 +24,15 @@ std::uint64_t usual_flags(fid_ep *ep) noexcept
 	return endpoint(ep).tx_flags() & write_flags;
 }
 
-// The kernel's number of a type; 0: it does not know it.
-std::uint32_t kernel_type(fi_datatype type) noexcept
+// The kernel's number of a type; 0: it does not know it. Numbers with a point are read and written as what
+// they are made of; there is no computing with them.
+std::uint32_t kernel_type(fi_datatype type, fi_op op) noexcept
 {
+	const bool moves = op == FI_ATOMIC_READ || op == FI_ATOMIC_WRITE;
+
 	switch (type) {
+	case FI_FLOAT: return moves ? IBRELK_ATOMIC_U32 : 0;
+	case FI_DOUBLE: return moves ? IBRELK_ATOMIC_U64 : 0;
 	case FI_INT32: return IBRELK_ATOMIC_S32;
 	case FI_UINT32: return IBRELK_ATOMIC_U32;
 	case FI_INT64: return IBRELK_ATOMIC_S64;
@@ -257,9 +262,11 @@ void Elements::scatter(const std::byte *from, std::size_t element_bytes) const n
 int limits_of(AtomicKind kind, fi_datatype type, fi_op op, fi_atomic_attr &limits) noexcept
 {
 	limits = {};
-	if (!kernel_type(type) || !is_of_kind(kind, op))
+	const std::uint32_t known = kernel_type(type, op);
+
+	if (!known || !is_of_kind(kind, op))
 		return -FI_EOPNOTSUPP;
-	limits.size = type == FI_INT32 || type == FI_UINT32 ? 4 : 8;
+	limits.size = known == IBRELK_ATOMIC_S32 || known == IBRELK_ATOMIC_U32 ? 4 : 8;
 	limits.count = IBRELK_ATOMIC_BYTES / limits.size;
 	return 0;
 }
@@ -270,7 +277,7 @@ std::uint32_t kernel_atomic(fi_datatype type, fi_op op) noexcept
 	static_assert(FI_MIN + 1 == static_cast<int>(IBRELK_ATOMIC_MIN) &&
 		FI_ATOMIC_WRITE + 1 == static_cast<int>(IBRELK_ATOMIC_WRITE) &&
 		FI_MSWAP + 1 == static_cast<int>(IBRELK_ATOMIC_MSWAP));
-	return IBRELK_ATOMIC(static_cast<std::uint32_t>(op) + 1, kernel_type(type));
+	return IBRELK_ATOMIC(static_cast<std::uint32_t>(op) + 1, kernel_type(type, op));
 }
 
 fi_ops_atomic atomic_ops = {
