@@ -122,7 +122,7 @@ unset TMPDIR TMP TEMP
 uml=
 
 # UML runs every process of the guest in one of the host's, all in the process
-# group of which it is the leader; so nothing is left when the group is gone.
+# group that timeout leads; so nothing is left when the group is gone.
 end_uml()
 {
 	[ -z "$uml" ] || kill -KILL "-$uml" 2>/dev/null || :
@@ -181,11 +181,13 @@ smp=
 # panic= parameter: UML "reboots" by starting over, for ever. The parameters
 # are words without quotes inside, so splitting them is right. What the kernel
 # takes for a stall must be more than a busy machine can cause.
+# The guest keeps the limit itself and says what it was at; timeout is for a
+# guest that no longer can.
 # shellcheck disable=SC2086
 (
 	ulimit -c 0
 	exec 3>>"$work/console" 4>>"$work/output"
-	exec setsid "$kernel/linux" mem="$memory" $smp \
+	exec setsid timeout -s KILL $((limit + 20)) "$kernel/linux" mem="$memory" $smp \
 		con=null con0=null,fd:3 con1=null,fd:4 ssl=null \
 		umid=ibrelk uml_dir="$work/uml" \
 		root=/dev/root rootfstype=hostfs rootflags=/ ro \
@@ -196,20 +198,13 @@ smp=
 ) </dev/null >>"$work/console" 2>&1 &
 uml=$!
 
-# The guest keeps the limit itself and says what it was at; this one is for a
-# guest that no longer can.
-deadline=$(($(date +%s) + limit + 20))
-late=no
-while kill -0 "$uml" 2>/dev/null; do
-	if [ "$(date +%s)" -ge "$deadline" ]; then
-		late=yes
-		break
-	fi
-	sleep 0.1
-done
+# A shell that waits hears signals. The group is ended for what the leader leaves.
+ended=0
+wait "$uml" 2>/dev/null || ended=$?
 end_uml
-wait "$uml" 2>/dev/null || :
 uml=
+late=no
+[ $ended -ne 137 ] || [ -s "$work/status" ] || late=yes
 
 [ -z "$console" ] || cp "$work/console" "$console"
 cat "$work/output"
