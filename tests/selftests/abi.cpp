@@ -5,7 +5,7 @@
 // descriptors that are inherited, or closed in any order. It knows the module by uapi.h alone, and runs on a
 // single node: messages go to itself. The tests are in abi_*.cpp.
 //
-//	abi [--between IPV4 IPV4] [--disk FOLDER] [part of a test's name...]
+//	abi [--between IPV4 IPV4] [--disk FOLDER] [part of a test's name, or '!' and such a part ...]
 #include "abi.hpp"
 
 #include <cstdlib>

@@ -12,7 +12,7 @@
 //
 //	int main(int argc, char **argv) { return ktap::run(argc, argv); }
 //
-// Arguments name the tests to run, by any part of their name; none: all.
+// Arguments name the tests to run, by any part of their name, and after a '!' those not to run; none: all.
 #pragma once
 
 #include <chrono>
@@ -119,12 +119,17 @@ struct Registration {
 
 inline bool wanted(const char *name, int argc, char **argv)
 {
-	if (argc < 2)
-		return true;
-	for (int i = 1; i < argc; i++)
-		if (std::strstr(name, argv[i]))
-			return true;
-	return false;
+	bool named = false, any = true;
+
+	for (int i = 1; i < argc; i++) {
+		if (argv[i][0] == '!' && std::strstr(name, argv[i] + 1))
+			return false;
+		if (argv[i][0] != '!') {
+			any = false;
+			named |= std::strstr(name, argv[i]) != nullptr;
+		}
+	}
+	return any || named;
 }
 
 // Returns whether it was skipped.
