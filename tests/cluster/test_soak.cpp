@@ -238,6 +238,7 @@ protected:
 		bool killed = false;
 
 		start_servers();
+		measure();
 		std::vector<std::pair<std::string, Growth>> written;
 		for (const char *mode : writing_modes)
 			for (int node : {1, 2})
@@ -277,8 +278,6 @@ protected:
 		if (killed)
 			stop_servers();
 		EXPECT_EQ(lab().check(), "") << "a kernel complained";
-		for (int node = 1; node <= 2; node++)
-			memory_kib_[node - 1].push_back(memory_kib(node));
 	}
 
 	/* Where there was something to write, it was written. */
@@ -295,13 +294,46 @@ protected:
 		}
 	}
 
-	/* All memory that is in use, whatever for, but for what can be had back: pages of files. */
+	/* Each mode has a path, with queue pairs of some MiB, as long as it is of use; and a lane of mode
+	 * auto has some more. So each has one now, and none has a lane. */
+	void measure()
+	{
+		for (const char *mode : {"uc-reliable", "ud-reliable", "rc-reliable", "auto", "uc-native",
+			     "ud-native", "rc-native"})
+			lab().run_ok(1,
+				fmt::format(
+					"{} latency {} --mode {} --size 8 --iterations 10 --port {} --quiet "
+					"--timeout 240 --connect-timeout 240",
+					built("user/tools/ibrelk-perf"), Lab::address(2), mode, port_of(0)),
+				Duration(500));
+		for (int node = 1; node <= 2; node++) {
+			lab().wait_until(node,
+				"! " + built("user/tools/ibrelk") + " show paths | grep -q auto+uc",
+				Duration(120));
+			memory_kib_[node - 1].push_back(memory_kib(node));
+			fmt::print(
+				"node {}: {} KiB: {}", node, memory_kib_[node - 1].back(), memory_of(node));
+		}
+		std::fflush(stdout);
+	}
+
+	/* All memory that is in use, whatever for, but for what can be had back: pages of files, and what
+	 * each processor keeps of free ones, which may be 50 MiB. */
 	static long memory_kib(int node)
 	{
 		return std::stol(lab().run_ok(node,
 			"awk '/^(MemTotal|Shmem):/ { sum += $2 } /^(MemFree|Buffers|Cached|SReclaimable):/ { "
-			"sum -= "
-			"$2 } END { print sum }' /proc/meminfo"));
+			"sum -= $2 } $1 == \"count:\" { sum -= 4 * $2 } END { print sum }' /proc/meminfo "
+			"/proc/zoneinfo"));
+	}
+
+	/* Of what it is: who reads of growth wants to know that first. */
+	static std::string memory_of(int node)
+	{
+		return lab().run_ok(node,
+			"awk "
+			"'/^(AnonPages|Unevictable|SUnreclaim|KernelStack|PageTables|VmallocUsed|Percpu):/ { "
+			"printf \"%s %d, \", $1, $2 } END { print \"\" }' /proc/meminfo");
 	}
 
 	/* Rounds differ, so quarters of the time are compared; the first round warms up. */
