@@ -219,14 +219,6 @@ Fabric *opened_fabric(const fi_info *hints)
 	return found ? found->fabric() : nullptr;
 }
 
-bool opened_fit(const fi_info &hints)
-{
-	const bool named = (hints.fabric_attr && hints.fabric_attr->fabric) ||
-		(hints.domain_attr && hints.domain_attr->domain);
-
-	return !named || opened_fabric(&hints);
-}
-
 // The same for domains of that fabric, of which some are good for any device.
 fid_domain *opened_domain(const fi_domain_attr *asked, const Fabric *fabric, const std::string &device)
 {
@@ -244,12 +236,12 @@ bool fabric_fits(const fi_fabric_attr *fabric) noexcept
 	return !fabric || same_name(fabric->name, provider.name);
 }
 
-bool hints_fit(const fi_info &hints, std::uint64_t caps, const Query &query)
+bool hints_fit(const fi_info &hints, std::uint64_t caps, const Query &query) noexcept
 {
 	return (hints.addr_format == FI_FORMAT_UNSPEC || hints.addr_format == address_format) &&
 		tx_fits(hints.tx_attr, caps, query) && rx_fits(hints.rx_attr, caps, query) &&
 		ep_fits(hints.ep_attr, caps, query) && domain_fits(hints.domain_attr) &&
-		fabric_fits(hints.fabric_attr) && opened_fit(hints);
+		fabric_fits(hints.fabric_attr);
 }
 
 // ---- what is answered -------------------------------------------------------------------------------------
@@ -368,12 +360,7 @@ Info info_for(
 	fill_rx(*info->rx_attr, hints ? hints->rx_attr : nullptr, info->caps);
 	fill_ep(*info->ep_attr, hints ? hints->ep_attr : nullptr, info->caps, query);
 	fill_domain(*info->domain_attr, hints ? hints->domain_attr : nullptr, info->caps, version);
-
-	Fabric *fabric = opened_fabric(hints);
-
-	info->domain_attr->domain = opened_domain(hints ? hints->domain_attr : nullptr, fabric, port.device);
 	info->domain_attr->name = copy_of(port.device.c_str());
-	info->fabric_attr->fabric = fabric;
 	info->fabric_attr->name = copy_of(provider.name);
 	// libfabric itself adds who we are.
 	info->fabric_attr->prov_version = provider.version;
@@ -437,8 +424,6 @@ bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std:
 
 	if (domain && !same_name(domain->name, port.device.c_str()))
 		return false;
-	if (domain && domain->domain && !opened_domain(domain, opened_fabric(hints), port.device))
-		return false;
 	// Any port is of this node.
 	if (!is_any(ends.source) && !is_loopback(ends.source.gid))
 		return std::memcmp(port.address.gid, ends.source.gid, sizeof(port.address.gid)) == 0;
@@ -482,18 +467,29 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 	if (!ends)
 		return -FI_ENODATA;
 
+	const fi_domain_attr *wanted = hints ? hints->domain_attr : nullptr;
+	const bool names_domain = wanted && wanted->domain;
+	Fabric *fabric = opened_fabric(hints);
+
+	if (!fabric && (names_domain || (hints && hints->fabric_attr && hints->fabric_attr->fabric)))
+		return -FI_ENODATA;
+
 	std::vector<std::string> seen;
 	Info first;
 	fi_info *last = nullptr;
 
 	for (Port port : offered->ports) {
-		if (!serves(port, *ends, hints, seen))
+		fid_domain *domain = opened_domain(wanted, fabric, port.device);
+
+		if (!serves(port, *ends, hints, seen) || (names_domain && !domain))
 			continue;
 		seen.push_back(port.device);
 		port.address.endpoint = ends->source.endpoint;
 
 		Info made = info_for(port, offered->query, hints, caps, version);
 
+		made->fabric_attr->fabric = fabric;
+		made->domain_attr->domain = domain;
 		if (ends->has_target) {
 			::ibrelk_addr target = ends->target;
 
