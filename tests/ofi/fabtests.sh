@@ -26,14 +26,16 @@ passed=0 failed=0 skipped=0
 # judge NAME STATUS...: of all its processes. Those that were not to be run say so by FI_ENODATA or FI_ENOSYS.
 judge()
 {
-	local name=$1 status result=pass
+	local name=$1 status result=
 	shift
 	for status; do
-		case $status/$result in
-		0/*) ;;
-		61/* | 38/*) result="not run" ;;
-		*/pass) result=FAIL ;;
+		case $status in
+		0) status=pass ;;
+		61 | 38) status="not run" ;;
+		*) status=FAIL ;;
 		esac
+		# All the same, or it is a failure.
+		[ "${result:-$status}" = "$status" ] && result=$status || result=FAIL
 	done
 	echo "$result: $name ($*)"
 	case $result in
