@@ -298,14 +298,15 @@ protected:
 	 * auto has some more. So each has one now, and none has a lane. */
 	void measure()
 	{
-		for (const char *mode : {"uc-reliable", "ud-reliable", "rc-reliable", "auto", "uc-native",
-			     "ud-native", "rc-native"})
-			lab().run_ok(1,
-				fmt::format(
-					"{} latency {} --mode {} --size 8 --iterations 10 --port {} --quiet "
-					"--timeout 240 --connect-timeout 240",
-					built("user/tools/ibrelk-perf"), Lab::address(2), mode, port_of(0)),
-				Duration(500));
+		for (const auto *modes : {&reliable_modes, &native_modes})
+			for (const std::string &mode : *modes)
+				lab().run_ok(1,
+					fmt::format(
+						"{} latency {} --mode {} --size 8 --iterations 10 --port {} "
+						"--quiet --timeout 240 --connect-timeout 240",
+						built("user/tools/ibrelk-perf"), Lab::address(2), mode,
+						port_of(0)),
+					Duration(500));
 		for (int node = 1; node <= 2; node++) {
 			lab().wait_until(node,
 				"! " + built("user/tools/ibrelk") + " show paths | grep -q auto+uc",
