@@ -167,10 +167,10 @@ struct Far : Side {
 		take(peer_ack(conn.sender.next));
 	}
 
-	// Three late replies, the next one is waited for.
-	void reply_late()
+	// So many late replies; after three the next one is waited for.
+	void reply_late(int times = 3)
 	{
-		for (int i = 0; i < 3; i++) {
+		for (int i = 0; i < times; i++) {
 			EXPECT_EQ(put_off(), 200 * us) << i;
 			reply_after(300 * us);
 		}
@@ -287,7 +287,36 @@ TEST(rel_ack_note, what_is_acknowledged_at_once_begins_anew)
 	header.flags = cpu_to_le16(WIRE_ACK_REQUEST);
 	side.take(header);
 	EXPECT_TRUE(side.polled());
+	side.reply_late(2);
+	EXPECT_EQ(side.put_off(), 200 * us) << "those before do not count";
+}
+
+TEST(rel_ack_note, a_reply_in_time_to_a_packet_in_place_of_one_is_not_late)
+{
+	Far side;
+
+	side.put_off();
+	side.pass(250 * us);
+	side.put_off();
+	side.reply_after(100 * us);
+	side.reply_late(2);
 	EXPECT_EQ(side.put_off(), 200 * us);
+}
+
+// It takes no ACK along, so the other side's packet is still to be acknowledged.
+TEST(rel_ack_note, what_goes_without_a_header_is_no_reply)
+{
+	Far side;
+	bool ask = false;
+
+	side.reply_late();
+	EXPECT_EQ(side.put_off(), 500 * us);
+	rel_send_bare(&side.conn, REL_RELIABLE, cookie_of(side.next_id++), false, side.now, &ask);
+	side.take(side.peer_ack(side.conn.sender.next));
+	side.pass(500 * us);
+	EXPECT_EQ(side.conn.stats.acks_explicit, 4u);
+	side.reply_late(2);
+	EXPECT_EQ(side.put_off(), 200 * us) << "all was forgotten";
 }
 
 TEST(rel_ack_note, waits_no_longer_while_something_is_in_flight)
