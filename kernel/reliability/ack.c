@@ -150,7 +150,7 @@ static u32 cookies_release(struct rel_conn *conn, struct rel_bits acked)
 	return count;
 }
 
-bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now)
+bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, bool *late, u64 now)
 {
 	struct rel_sender *sender = &conn->sender;
 	struct rel_loss *loss = &conn->loss;
@@ -160,9 +160,10 @@ bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	u32 last = ack - 1;	/* the largest number that this ACK is about */
 	struct rel_bits acked;
 	u32 oldest, newest;
-	bool late = false, sampled = false;
+	bool sampled = false;
 	u64 rtt_ns;
 
+	*late = false;
 	if (rel_bits_any(sack))
 		last = ack + 1 + rel_bits_last(sack);
 	if (unlikely(rel_seq_after(ack, sender->next) || !rel_seq_before(last, sender->next))) {
@@ -171,10 +172,10 @@ bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	}
 	sender->told = rel_seq_max(sender->told, ack);
 	if (unlikely(rel_bits_any(loss->lost)))
-		late = rel_loss_handle_late(conn, ack, &sack, last);
+		*late = rel_loss_handle_late(conn, ack, &sack, last);
 
 	if (ahead <= 0 && !rel_bits_any(sack))
-		return late;	/* nothing new, as in most packets of a one-way stream */
+		return true;	/* nothing new, as in most packets of a one-way stream */
 
 	/* From numbers relative to @ack to numbers relative to the floor, as .flight is. */
 	acked = rel_bits_low(ahead > 0 ? ahead : 0);
@@ -187,7 +188,7 @@ bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	acked.word[0] &= sender->flight.word[0];
 	acked.word[1] &= sender->flight.word[1];
 	if (!rel_bits_any(acked))
-		return late;
+		return true;
 
 	oldest = sender->floor + rel_bits_first(acked);
 	newest = sender->floor + rel_bits_last(acked);
@@ -223,5 +224,5 @@ bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64
 	rel_loss_handle_acked(conn, now);
 	if (sampled)
 		conn->congestion.ops->sample(conn, conn->rtt.latest_ns);
-	return late;
+	return true;
 }

@@ -273,11 +273,12 @@ enum rel_timer {
  * @rtt: of what it sends
  * @loss: likewise
  * @congestion: likewise
- * @heard_ns: when a valid header last came
+ * @heard_ns: when the peer last said something that can be true
  * @made_ns: when the queue pair was last made anew; 0: it is the first
  * @owed_ns: 0, or, if that was while the peer owed an answer, and nothing was heard since: from when on it has
  * @timer_ns: deadline of each timer, or REL_TIME_NEVER
  * @random: state of a small generator, for jitter
+ * @estranged: the last header acknowledged what was never sent: nothing was heard since then
  * @config: the owner's
  * @stats: for the owner
  * @ring: REL_SPAN_MAX sent packets, the owner's memory; NULL: there is none, and no reliable packet can be sent
@@ -295,6 +296,7 @@ struct rel_conn {
 	u64 owed_ns;
 	u64 timer_ns[REL_TIMERS];
 	u32 random;
+	bool estranged;
 	struct rel_config config;
 	struct rel_stats stats;
 	struct rel_sent *ring;

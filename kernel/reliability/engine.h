@@ -57,8 +57,16 @@ void rel_ack_note_reply(struct rel_conn *conn, u64 now);
 /** rel_ack_handle_delay() - an ACK has waited long enough */
 void rel_ack_handle_delay(struct rel_conn *conn);
 
-/** rel_ack_handle() - take in what a received header acknowledges. Return: some of that was declared lost */
-bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, u64 now);
+/**
+ * rel_ack_handle() - take in what a received header acknowledges
+ * @conn: connection
+ * @header: valid
+ * @late: set to: some of that was declared lost
+ * @now: ns
+ *
+ * Return: false if it acknowledges what was never sent; then nothing has been taken in
+ */
+bool rel_ack_handle(struct rel_conn *conn, const struct wire_header *header, bool *late, u64 now);
 
 /* ---- loss.c ---- */
 

@@ -11,6 +11,13 @@
  */
 #include "engine.h"
 
+/*
+ * Without credit nothing bounds what an honest peer has sent since the last packet that came: some hundred, until it
+ * gives this side up; and if only its PROBEs ever arrive (the others being too large for some link), one for each
+ * time-out. This is months of that.
+ */
+#define NATIVE_AHEAD_MAX	(1u << 24)
+
 void rel_receive_init(struct rel_conn *conn, u64 now)
 {
 	struct rel_receiver *receiver = &conn->receiver;
@@ -53,9 +60,9 @@ static enum rel_verdict reliable_classify(struct rel_conn *conn, const struct wi
 	u32 number = le32_to_cpu(header->number);
 	u32 delta = le16_to_cpu(header->floor_delta);
 	u32 above = number - receiver->cum - 1;
+	u32 bound = conn->config.native ? receiver->end + NATIVE_AHEAD_MAX : conn->credit.granted;
 
-	if (unlikely(delta > REL_SPAN_MAX ||
-		     (!conn->config.native && !rel_seq_before(number, conn->credit.granted)))) {
+	if (unlikely(delta > REL_SPAN_MAX || !rel_seq_before(number, bound))) {
 		conn->stats.outside_window++;
 		return REL_DROP;
 	}
@@ -140,7 +147,10 @@ static void unreliable_commit(struct rel_conn *conn, u32 number)
 	}
 }
 
-/* The other side is there. */
+/*
+ * The other side is there. One whose ACKs are about numbers that were never sent is not: whatever has confused it, it
+ * will never acknowledge what was sent, and only a new life helps.
+ */
 static void rel_heard(struct rel_conn *conn, u64 now)
 {
 	conn->heard_ns = now;
@@ -156,12 +166,14 @@ enum rel_verdict rel_handle_header(struct rel_conn *conn, const struct wire_head
 {
 	bool late;
 
-	rel_heard(conn, now);
-	late = rel_ack_handle(conn, header, now);
-	/* Before there is credit, for which what it declares lost may wait. */
-	if (unlikely(le16_to_cpu(header->flags) & WIRE_ANSWER))
-		rel_loss_handle_answer(conn, late, now);
-	rel_credit_handle(conn, le32_to_cpu(header->credit), now);
+	conn->estranged = !rel_ack_handle(conn, header, &late, now);
+	if (likely(!conn->estranged)) {
+		rel_heard(conn, now);
+		/* Before there is credit, for which what it declares lost may wait. */
+		if (unlikely(le16_to_cpu(header->flags) & WIRE_ANSWER))
+			rel_loss_handle_answer(conn, late, now);
+		rel_credit_handle(conn, le32_to_cpu(header->credit), now);
+	}
 
 	switch (header->type) {
 	case WIRE_PACKET_RELIABLE:
@@ -197,7 +209,8 @@ enum rel_verdict rel_handle_bare(struct rel_conn *conn, enum rel_kind kind, u32 
 	u32 ahead = (low - end) & (2 * half - 1);
 	u32 number = end + ahead - (ahead >= half ? 2 * half : 0);
 
-	rel_heard(conn, now);
+	if (likely(!conn->estranged))
+		rel_heard(conn, now);
 	/*
 	 * What was sent since then, and is still on its way, or comes again, is less than half a turn behind; what was
 	 * sent before is none of those.

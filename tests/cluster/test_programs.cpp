@@ -207,25 +207,28 @@ TEST_F(Examples, any_length)
 class Attacks : public Programs
 {
 protected:
+	static void inject(const std::string &arguments)
+	{
+		lab().run_ok(1,
+			built("tests/selftests/inject") +
+				" --interface eth0 --to 10.1.0.2 --replay-mutated " + arguments,
+			Duration(60));
+	}
+
 	// Verified traffic in the background while damaged copies of its own packets are sent along.
-	static void attack(const std::string &mode, const std::string &inject_arguments, int rounds)
+	static void attack(const std::string &mode, const std::string &inject_arguments, int rounds,
+		const std::string &traffic = "rate 10.1.0.2 --mixed --size 600 --iterations 10000")
 	{
 		need_server();
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		lab().run_ok(1, "rm -f /tmp/enough");
 		auto job = lab().start(1,
-			fmt::format(
-				"until test -e /tmp/enough; do {} rate 10.1.0.2 --verify --mixed --size 600 "
-				"--iterations 10000 --timeout 60 --connect-timeout 60 --mode {} || exit 1; "
-				"done",
-				built("user/tools/ibrelk-perf"), mode));
+			fmt::format("until test -e /tmp/enough; do {} {} --verify "
+				    "--timeout 60 --connect-timeout 60 --mode {} || exit 1; done",
+				built("user/tools/ibrelk-perf"), traffic, mode));
 		job.wait_for_output("# mode", Duration(60));
 		for (int i = 0; i < rounds && job.running(); i++)
-			lab().run_ok(1,
-				built("tests/selftests/inject") +
-					" --interface eth0 --to 10.1.0.2 --replay-mutated " +
-					inject_arguments,
-				Duration(60));
+			inject(inject_arguments);
 		lab().run_ok(1, "touch /tmp/enough");
 
 		const Result result = job.wait(Duration(240));
@@ -250,6 +253,46 @@ TEST_F(Attacks, datagrams_of_no_path_are_counted_by_the_port)
 	for (const char *cause : {"drop_token", "drop_version", "drop_length"})
 		EXPECT_GT(port_counter(2, cause), 0) << cause;
 	perf("latency --iterations 10 --size 8 --mode ud-reliable");
+}
+
+// Where no credit bounds the numbers of control packets.
+TEST_F(Attacks, numbers_that_cannot_be_are_dropped_without_credit)
+{
+	for (const std::string mode : {"uc-native", "ud-native"}) {
+		Growth dropped = growth(2, "drop_window", mode);
+
+		attack(mode, "--kinds resealed-number-far --packets 8 --limit 3", 4,
+			"bandwidth 10.1.0.2 --size 30000 --iterations 300");
+		EXPECT_GT(dropped.value(), 0) << mode;
+	}
+}
+
+// And numbers that could be: from then on the deceived node acknowledges what was never sent, and takes what
+// is sent for repeated. The other one gives it up, as if it said nothing, and both begin anew.
+TEST_F(Attacks, numbers_that_can_be_cost_the_life_of_the_path_without_credit)
+{
+	const std::string timeout = "/sys/module/ibrelk/parameters/peer_timeout_ms";
+
+	need_server();
+	perf("latency --iterations 2 --size 8 --mode ud-native");
+	lab().run_ok(1, "echo 4000 >" + timeout);
+	Growth given_up("how often node 1 has given its peer up",
+		[] { return std::stol(lab().run(1, "dmesg | grep -c 'peer given up'").output); });
+	auto job = lab().start(1,
+		fmt::format("while true; do {} bandwidth 10.1.0.2 --size 30000 --iterations 300 --timeout 20 "
+			    "--connect-timeout 20 --quiet --mode ud-native; done",
+			built("user/tools/ibrelk-perf")));
+	EXPECT_TRUE(given_up.reaches(1, Duration(120), [&] {
+		inject("--kinds resealed-number-ahead --packets 8 --limit 3");
+		return job.running();
+	})) << job.output();
+	job.kill(9);
+	job.wait(Duration(30));
+	lab().run_ok(1, "echo 30000 >" + timeout);
+	/* It waits for what the killed one owes. */
+	stop_server();
+	need_server();
+	perf("latency --iterations 10 --size 8 --mode ud-native");
 }
 
 // Packets of a former life, byte by byte as they were: counted and dropped. The life ends with node 1's

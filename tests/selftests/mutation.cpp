@@ -169,6 +169,17 @@ bool number_far(Bytes &packet, Random &)
 	return true;
 }
 
+/* Outside any window, too, but who sends without credit could have come as far as that. */
+bool number_ahead(Bytes &packet, Random &)
+{
+	Header header(packet);
+
+	if (!header->frames)
+		return false;
+	header->number = cpu_to_le32(le32_to_cpu(header->number) + 0x100000);
+	return true;
+}
+
 /* Acknowledges what was never sent. */
 bool ack_far(Bytes &packet, Random &)
 {
@@ -421,6 +432,8 @@ constexpr Kind table[] = {
 	{"resealed-type-zero", type_zero, true, false, "drop_malformed"},
 	{"resealed-type-ack", type_ack, true, false, "drop_malformed"},
 	{"resealed-number-far", number_far, true, false, "drop_window"},
+	{"resealed-number-ahead", number_ahead, true, false,
+		"drop_window, or, without credit, the path is given up"},
 	{"resealed-ack-far", ack_far, true, false, "drop_window, or the acknowledgement is ignored"},
 	{"resealed-frames-huge", frames_huge_consistent, true, false, "drop_length"},
 	{"resealed-frame-type", frame_type, true, false, "drop_malformed"},

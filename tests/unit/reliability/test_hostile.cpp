@@ -150,3 +150,86 @@ TEST(hostile, packet_from_the_other_half_of_the_numbers)
 
 	EXPECT_EQ(side.take(side.peer_packet(cum)), REL_NEW) << "still alive";
 }
+
+// Without credit nothing else bounds them.
+TEST(hostile, number_that_no_peer_can_have_reached)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	Side side(config);
+	const u32 end = side.conn.receiver.end, bound = 1u << 24;
+
+	for (u32 off : {bound, bound + 1, 0x40000000u, 0x7fffffffu})
+		EXPECT_EQ(side.take(side.peer_packet(end + off)), REL_DROP) << off;
+	EXPECT_EQ(side.conn.stats.outside_window, 4u);
+	EXPECT_EQ(side.take(side.peer_packet(end)), REL_NEW);
+	EXPECT_EQ(side.take(side.peer_packet(end + bound)), REL_NEW)
+		<< "a peer of whom nothing came for months";
+}
+
+TEST(hostile, who_acknowledges_what_was_never_sent_says_nothing)
+{
+	Side side;
+	const u32 n = side.start();
+	const u64 begin = side.now;
+	wire_header header{};
+
+	side.send();
+	std::size_t repeats = 0;
+	for (int i = 0; i < 1000; i++) {
+		side.now += 30 * ms;
+		rel_handle_timeout(&side.conn, side.now);
+		for (; repeats < side.lost.size() && side.can_send(); repeats++)
+			side.send();
+		while (side.polled())
+			;
+		side.take(Side::answering(side.peer_ack(n + 100)));
+		// Nor by what has no header, and so no ACK.
+		rel_handle_bare(&side.conn, REL_RELIABLE,
+			side.conn.receiver.end & ((1u << REL_BARE_BITS) - 1), side.conn.receiver.end, false,
+			side.now, &header);
+	}
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), side.now - begin);
+	EXPECT_EQ(rel_debt_ns(&side.conn, side.now), side.now - begin);
+	EXPECT_EQ(side.conn.stats.nonsense, 1000u);
+	EXPECT_TRUE(side.acked.empty());
+	EXPECT_LE(repeats, 1u) << "one tail probe, and not again and again";
+
+	side.take(side.peer_ack(side.conn.sender.next));
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u) << "it is there again";
+	side.send();
+	side.now += 1 * ms;
+	rel_handle_bare(&side.conn, REL_RELIABLE, side.conn.receiver.end & ((1u << REL_BARE_BITS) - 1),
+		side.conn.receiver.end, false, side.now, &header);
+	EXPECT_EQ(rel_silence_ns(&side.conn, side.now), 0u) << "also by what has no header";
+}
+
+// Somebody else's packet, with a number that the peer has not reached: from then on its own are duplicates,
+// and the ACKs are about numbers that it has not sent. It finds that out by itself.
+TEST(hostile, peer_of_one_who_was_deceived_gives_him_up)
+{
+	rel_config config = config_usual();
+
+	config.native = true;
+	config.number_start = config.peer_number_start;
+	Side left(config), right(config);
+	wire_header header{};
+
+	ASSERT_EQ(right.take(right.peer_packet(right.peer_start() + 100000)), REL_NEW);
+	left.send();
+	const u64 begin = left.now;
+	std::size_t repeats = 0;
+	for (; left.now < begin + 30000 * ms; left.now += 10 * ms, right.now = left.now) {
+		rel_handle_timeout(&left.conn, left.now);
+		rel_handle_timeout(&right.conn, right.now);
+		while (left.poll(header))
+			right.take(header);
+		for (; repeats < left.lost.size() && left.can_send(); repeats++)
+			EXPECT_NE(right.take(left.send()), REL_NEW);
+		while (right.poll(header))
+			left.take(header);
+	}
+	EXPECT_GE(rel_debt_ns(&left.conn, left.now), 29900 * ms);
+	EXPECT_LE(repeats, 1u) << "who does not answer is asked, and sent nothing else";
+}
