@@ -289,7 +289,7 @@ long+=":*FenceEnds.*/uc_native:*FenceEnds.*/auto:*FenceSmp.*/uc_native:*FenceSmp
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 # What other modes, kernels or parts of every day's tests show as well.
 long+=":*Overlap.*:*Flood.*/rc_reliable:*Flood.*/auto:*Gone.*/rc_reliable:*Gone.*/auto"
-long+=":*Progress.hundred*stopped_sender/ud_reliable:*Progress.hundred*stopped_receiver/uc_reliable"
+long+=":*Progress.hundred*rc_reliable:*Progress.hundred*stopped_sender/ud_reliable:*Progress.hundred*stopped_receiver/uc_reliable"
 long+=":*Faults*/ud_*_corruption:*Faults*/uc_*_duplication:*Faults*/ud_*_reordering:*Modes.ping*native:*Modes.both*native"
 
 part_lab()
