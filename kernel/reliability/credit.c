@@ -18,7 +18,7 @@
 #include "engine.h"
 
 #define PROBES_MAX	16		/* for the back-off; there is no limit to their number */
-#define CREDIT_MAX	32767		/* more than this beyond the next number cannot be honest */
+#define CREDIT_MAX	32767		/* more than this beyond the next number is not believed */
 
 void rel_credit_init(struct rel_conn *conn)
 {
@@ -80,7 +80,11 @@ void rel_credit_handle_probe(struct rel_conn *conn, u32 next)
 {
 	struct rel_credit *credit = &conn->credit;
 
-	if (rel_seq_after(next, credit->granted))
+	/*
+	 * Beyond what was granted, but not beyond what the sender believes: somebody has told it so in this side's name.
+	 * What was sent by that was dropped, as the rest would be, if this were not believed in turn.
+	 */
+	if (unlikely(rel_seq_after(next, credit->granted + CREDIT_MAX)))
 		conn->stats.nonsense++;
 	else
 		credit->base = rel_seq_max(credit->base, next);

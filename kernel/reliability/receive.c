@@ -13,8 +13,8 @@
 
 /*
  * Without credit nothing bounds what an honest peer has sent since the last packet that came: some hundred, until it
- * gives this side up; and if only its PROBEs ever arrive (the others being too large for some link), one for each
- * time-out. This is months of that.
+ * gives this side up; and if only its PROBEs ever arrive (the others being too large for some link), a window for each
+ * time-out. This is days of that.
  */
 #define NATIVE_AHEAD_MAX	(1u << 24)
 

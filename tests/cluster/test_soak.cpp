@@ -171,8 +171,8 @@ protected:
 				inject(node,
 					"verbatim,version,token,number,ack-far,credit,frames-more,checksum,"
 					"noise-after-token,"
-					"resealed-number-far,resealed-ack-far,resealed-frame-type,resealed-"
-					"eager-offset",
+					"resealed-number-far,resealed-ack-far,resealed-credit,"
+					"resealed-frame-type,resealed-eager-offset",
 					8);
 			} else {
 				Client &client = clients[static_cast<std::size_t>(

@@ -435,6 +435,7 @@ constexpr Kind table[] = {
 	{"resealed-number-ahead", number_ahead, true, false,
 		"drop_window, or, without credit, the path is given up"},
 	{"resealed-ack-far", ack_far, true, false, "drop_window, or the acknowledgement is ignored"},
+	{"resealed-credit", credit, true, false, "drop_window, for what is sent by it"},
 	{"resealed-frames-huge", frames_huge_consistent, true, false, "drop_length"},
 	{"resealed-frame-type", frame_type, true, false, "drop_malformed"},
 	{"resealed-frame-flags", frame_flags, true, false, "drop_malformed"},

@@ -292,20 +292,22 @@ TEST(rel_credit_handle_probe, grants_from_the_next_number_on)
 	}
 }
 
+// Somebody has granted that in this side's name. What was sent by it was dropped.
 TEST(rel_credit_handle_probe, beyond_what_was_granted)
 {
 	Side side(config_credit(false, 8, 8));
 	u32 n = side.peer_start();
 	wire_header header{};
 
-	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 9));
+	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8 + 32768));
 	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 0x7fffffff));
-	EXPECT_EQ(side.conn.stats.nonsense, 2u);
+	EXPECT_EQ(side.conn.stats.nonsense, 2u) << "more than can be";
 	ASSERT_TRUE(side.poll(header)) << "answered nevertheless";
 	EXPECT_EQ(le32_to_cpu(header.credit), n + 8);
-	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8));
+	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8 + 32767));
 	ASSERT_TRUE(side.poll(header));
-	EXPECT_EQ(le32_to_cpu(header.credit), n + 16);
+	EXPECT_EQ(le32_to_cpu(header.credit), n + 8 + 32767 + 8);
+	EXPECT_EQ(side.conn.stats.nonsense, 2u);
 }
 
 // Half of all numbers away from what credit is counted from, just when all that was granted has been used.
