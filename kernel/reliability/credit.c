@@ -18,7 +18,7 @@
 #include "engine.h"
 
 #define PROBES_MAX	16		/* for the back-off; there is no limit to their number */
-#define CREDIT_MAX	32767		/* more than this beyond the next number is not believed */
+#define CREDIT_MAX	32767		/* beyond the next number; whoever grants more has granted this */
 
 void rel_credit_init(struct rel_conn *conn)
 {
@@ -64,7 +64,7 @@ void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
 		/* Not signed: what is after a limit that is ahead of the next number can be half the numbers off. */
 		if (unlikely(limit - rel_credit_next(conn) > CREDIT_MAX)) {
 			conn->stats.nonsense++;
-			return;
+			limit = rel_seq_max(credit->limit, rel_credit_next(conn) + CREDIT_MAX);
 		}
 		credit->limit = limit;
 		if (unlikely(credit->blocked)) {
@@ -79,12 +79,14 @@ void rel_credit_handle(struct rel_conn *conn, u32 limit, u64 now)
 void rel_credit_handle_probe(struct rel_conn *conn, u32 next)
 {
 	struct rel_credit *credit = &conn->credit;
+	u32 end = rel_received(conn, conn->config.native ? REL_UNRELIABLE : REL_RELIABLE);
 
 	/*
-	 * Beyond what was granted, but not beyond what the sender believes: somebody has told it so in this side's name.
-	 * What was sent by that was dropped, as the rest would be, if this were not believed in turn.
+	 * It may be beyond what was granted, if somebody has granted more in this side's name. What was sent by that was
+	 * dropped, as all that follows would be. But it has a bound that does not move with what is believed here, or
+	 * several that are forged would take it half the numbers off.
 	 */
-	if (unlikely(rel_seq_after(next, credit->granted + CREDIT_MAX)))
+	if (unlikely(rel_seq_after(next, end + REL_AHEAD_MAX)))
 		conn->stats.nonsense++;
 	else
 		credit->base = rel_seq_max(credit->base, next);

@@ -43,6 +43,15 @@ static inline void rel_send_waits(struct rel_conn *conn, u64 now)
 
 /* ---- receive.c ---- */
 
+/**
+ * REL_AHEAD_MAX - so far after the largest number that came a peer can be
+ *
+ * Where no credit bounds it (control packets of native modes) an honest one has sent some hundred since then, until it
+ * gives this side up; and if only its PROBEs ever arrive (the others being too large for some link), a window for each
+ * time-out, of which this is days. Where one does, somebody may have forged it.
+ */
+#define REL_AHEAD_MAX	(1u << 24)
+
 void rel_receive_init(struct rel_conn *conn, u64 now);
 
 /* ---- ack.c ---- */

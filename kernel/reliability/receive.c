@@ -11,13 +11,6 @@
  */
 #include "engine.h"
 
-/*
- * Without credit nothing bounds what an honest peer has sent since the last packet that came: some hundred, until it
- * gives this side up; and if only its PROBEs ever arrive (the others being too large for some link), a window for each
- * time-out. This is days of that.
- */
-#define NATIVE_AHEAD_MAX	(1u << 24)
-
 void rel_receive_init(struct rel_conn *conn, u64 now)
 {
 	struct rel_receiver *receiver = &conn->receiver;
@@ -60,7 +53,7 @@ static enum rel_verdict reliable_classify(struct rel_conn *conn, const struct wi
 	u32 number = le32_to_cpu(header->number);
 	u32 delta = le16_to_cpu(header->floor_delta);
 	u32 above = number - receiver->cum - 1;
-	u32 bound = conn->config.native ? receiver->end + NATIVE_AHEAD_MAX : conn->credit.granted;
+	u32 bound = conn->config.native ? receiver->end + REL_AHEAD_MAX : conn->credit.granted;
 
 	if (unlikely(delta > REL_SPAN_MAX || !rel_seq_before(number, bound))) {
 		conn->stats.outside_window++;

@@ -40,20 +40,31 @@ TEST(rel_credit_handle, only_ever_rises)
 	EXPECT_EQ(side.conn.stats.nonsense, 0u);
 }
 
-TEST(rel_credit_handle, more_than_can_be)
+// Somebody may have moved the other side's idea of where this one is; and then that is all it can grant.
+TEST(rel_credit_handle, more_than_can_be_is_the_most_that_can_be)
 {
-	Side side(config_credit(true, 8, 4));
-	u32 n = side.start();
+	for (u32 more : {32767u, 32768u, 0x1000000u, 0x7fffffffu}) {
+		Side side(config_credit(true, 8, 4));
+		u32 n = side.start();
 
-	side.take(grant(side, n + 32768));
-	side.take(grant(side, n + 0x7fffffff));
-	EXPECT_EQ(side.conn.credit.limit, n + 4);
-	EXPECT_EQ(side.conn.stats.nonsense, 2u);
-	side.take(grant(side, n + 32767));
-	EXPECT_EQ(side.conn.credit.limit, n + 32767);
+		side.take(grant(side, n + more));
+		EXPECT_EQ(side.conn.credit.limit, n + 32767);
+		EXPECT_EQ(side.conn.stats.nonsense, more > 32767);
+		side.send(false, REL_UNRELIABLE);
+		side.take(grant(side, n + more + 1));
+		EXPECT_EQ(side.conn.credit.limit, n + 32768);
+	}
+}
+
+TEST(rel_credit_handle, more_than_can_be_lets_a_blocked_sender_go_on)
+{
+	Side side(config_credit(true, 8, 1));
+
 	side.send(false, REL_UNRELIABLE);
-	side.take(grant(side, n + 32768));
-	EXPECT_EQ(side.conn.credit.limit, n + 32768);
+	ASSERT_FALSE(side.can_send(REL_UNRELIABLE));
+	side.take(grant(side, side.start() + 0x1000000));
+	EXPECT_TRUE(side.can_send(REL_UNRELIABLE));
+	EXPECT_FALSE(side.conn.credit.blocked);
 }
 
 // As far ahead of the last limit as a number can be, it is behind the next number, which is a little older:
@@ -63,9 +74,10 @@ TEST(rel_credit_handle, more_than_can_be__behind_the_next_number)
 	Side side(config_credit(true, 8, 100));
 	u32 limit = side.start() + 100;
 
-	side.take(grant(side, limit + 0x7fffffff));
 	side.take(grant(side, limit + 0x7fffffff - 50));
-	EXPECT_EQ(side.conn.credit.limit, limit);
+	EXPECT_EQ(side.conn.credit.limit, side.start() + 32767);
+	side.take(grant(side, side.start() + 32767 + 0x7fffffff));
+	EXPECT_EQ(side.conn.credit.limit, side.start() + 32767);
 	EXPECT_EQ(side.conn.stats.nonsense, 2u);
 	EXPECT_TRUE(side.can_send(REL_UNRELIABLE));
 }
@@ -295,19 +307,28 @@ TEST(rel_credit_handle_probe, grants_from_the_next_number_on)
 // Somebody has granted that in this side's name. What was sent by it was dropped.
 TEST(rel_credit_handle_probe, beyond_what_was_granted)
 {
-	Side side(config_credit(false, 8, 8));
-	u32 n = side.peer_start();
-	wire_header header{};
+	for (bool native : {false, true}) {
+		const u32 most = 1u << 24;
+		Side side(config_credit(native, 8, 8));
+		u32 n = side.peer_start();
+		wire_header header{};
 
-	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8 + 32768));
-	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 0x7fffffff));
-	EXPECT_EQ(side.conn.stats.nonsense, 2u) << "more than can be";
-	ASSERT_TRUE(side.poll(header)) << "answered nevertheless";
-	EXPECT_EQ(le32_to_cpu(header.credit), n + 8);
-	side.take(side.peer_header(WIRE_PACKET_PROBE, n + 8 + 32767));
-	ASSERT_TRUE(side.poll(header));
-	EXPECT_EQ(le32_to_cpu(header.credit), n + 8 + 32767 + 8);
-	EXPECT_EQ(side.conn.stats.nonsense, 2u);
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + most + 1));
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + 0x7fffffff));
+		EXPECT_EQ(side.conn.stats.nonsense, 2u) << "more than can be";
+		ASSERT_TRUE(side.poll(header)) << "answered nevertheless";
+		EXPECT_EQ(le32_to_cpu(header.credit), n + 8);
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + 40000));
+		ASSERT_TRUE(side.poll(header));
+		EXPECT_EQ(le32_to_cpu(header.credit), n + 40000 + 8);
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + most));
+		ASSERT_TRUE(side.poll(header));
+		EXPECT_EQ(le32_to_cpu(header.credit), n + most + 8);
+		EXPECT_EQ(side.conn.stats.nonsense, 2u);
+		// The bound is the same whatever was believed before.
+		side.take(side.peer_header(WIRE_PACKET_PROBE, n + most + 1));
+		EXPECT_EQ(side.conn.stats.nonsense, 3u);
+	}
 }
 
 // Half of all numbers away from what credit is counted from, just when all that was granted has been used.

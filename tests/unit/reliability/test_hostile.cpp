@@ -208,12 +208,15 @@ TEST(hostile, who_acknowledges_what_was_never_sent_says_nothing)
 namespace
 {
 
-// Two ends without a wire between them: the left one sends, and repeats what is lost, and has so much to say.
+// Two ends without a wire between them: the left one has so much to say, and repeats what is lost of that, if
+// it is reliable.
 struct Pair {
 	Side left, right;
+	const rel_kind kind;
 	std::size_t fresh = 0, repeated = 0, delivered = 0;
 
-	explicit Pair(const rel_config &config) : left(config), right(config)
+	explicit Pair(const rel_config &config, rel_kind kind = REL_RELIABLE) :
+		left(config), right(config), kind(kind)
 	{
 	}
 
@@ -236,18 +239,38 @@ struct Pair {
 		}
 	}
 
+	// In the name of the right side, and in that of the left one.
+	void forge_credit(u32 limit)
+	{
+		wire_header forged = left.peer_header(WIRE_PACKET_ACK, 0);
+
+		forged.credit = cpu_to_le32(limit);
+		left.take(forged);
+	}
+
+	void forge_probe(u32 next)
+	{
+		right.take(right.peer_header(WIRE_PACKET_PROBE, next));
+	}
+
+	u32 next() const
+	{
+		return rel_next(&left.conn, kind);
+	}
+
+private:
 	void send()
 	{
-		delivered += right.take(left.send()) == REL_NEW;
+		delivered += right.take(left.send(false, kind)) == REL_NEW;
 	}
 
 	void exchange()
 	{
 		wire_header header{};
 
-		for (; repeated < left.lost.size() && left.can_send(); repeated++)
+		for (; repeated < left.lost.size() && left.can_send(kind); repeated++)
 			send();
-		for (; fresh && left.can_send(); fresh--)
+		for (; fresh && left.can_send(kind); fresh--)
 			send();
 		while (left.poll(header))
 			right.take(header);
@@ -281,16 +304,14 @@ TEST(hostile, peer_of_one_who_was_deceived_gives_him_up)
 
 // A limit that was not granted is believed. What is sent by it is dropped; the PROBE for what is lost says
 // how far that went, and the receiver grants from there.
-TEST(hostile, forged_credit_costs_a_time_out)
+TEST(hostile, forged_credit_costs_time_outs)
 {
 	rel_config config = Pair::config(false);
 
 	config.credit_pkts = config.peer_credit_pkts = 16;
 	Pair pair(config);
-	wire_header forged = pair.left.peer_header(WIRE_PACKET_ACK, 0);
 
-	forged.credit = cpu_to_le32(pair.left.start() + 32767);
-	pair.left.take(forged);
+	pair.forge_credit(pair.next() + 32767);
 	pair.fresh = 40000;
 	pair.run(1000 * ms);
 	EXPECT_GT(pair.right.conn.stats.outside_window, 0u) << "or this test is about something else";
@@ -298,4 +319,51 @@ TEST(hostile, forged_credit_costs_a_time_out)
 	EXPECT_EQ(pair.delivered, 40000u);
 	EXPECT_EQ(pair.fresh, 0u);
 	EXPECT_EQ(rel_in_flight(&pair.left.conn), 0u);
+}
+
+// Native messages are lost, as many as are sent before the credit is used up; and the more, the more often
+// somebody does that. Then all arrive again.
+TEST(hostile, forged_credits_cost_native_messages)
+{
+	rel_config config = Pair::config(true);
+
+	config.credit_pkts = config.peer_credit_pkts = 16;
+	Pair pair(config, REL_UNRELIABLE);
+
+	for (int i = 0; i < 5; i++) {
+		pair.forge_credit(pair.next() + 32767);
+		pair.fresh += 30000;
+		pair.run(10 * ms);
+	}
+	EXPECT_LE(pair.delivered, 16u);
+	pair.fresh += 32767 - 30000; // what is left of the last one
+	pair.run(1000 * ms);
+	pair.fresh += 10000;
+	pair.delivered = 0;
+	pair.run(100000 * ms);
+	EXPECT_EQ(pair.fresh, 0u);
+	EXPECT_EQ(pair.delivered, 10000u);
+}
+
+// The receiver grants more than its peer can believe, who believes what it can.
+TEST(hostile, forged_probes_keep_nobody_from_sending)
+{
+	for (rel_kind kind : {REL_RELIABLE, REL_UNRELIABLE}) {
+		rel_config config = Pair::config(kind == REL_UNRELIABLE);
+
+		config.credit_pkts = config.peer_credit_pkts = 16;
+		Pair pair(config, kind);
+
+		for (u32 beyond :
+			{16u, 17u, 32767u, 32768u, 40000u, 1000000u, 1u << 24, 1u << 30, 1u << 31}) {
+			const std::size_t before = pair.delivered;
+
+			pair.forge_probe(pair.next() + beyond);
+			pair.forge_probe(pair.next() + 2 * beyond);
+			pair.fresh = 1000;
+			pair.run(10000 * ms);
+			EXPECT_EQ(pair.fresh, 0u) << kind << " " << beyond;
+			EXPECT_EQ(pair.delivered - before, 1000u) << kind << " " << beyond;
+		}
+	}
 }
