@@ -99,7 +99,7 @@ struct rel_stats {
 	u64 timeouts;		/* retransmission time-outs */
 	u64 duplicates;		/* packets received again */
 	u64 outside_window;	/* numbers that no honest peer could send now */
-	u64 nonsense;		/* ACKs of numbers never sent, impossible credits: ignored */
+	u64 nonsense;		/* ACKs of numbers never sent, impossible credits, and PROBEs of such numbers */
 	u64 lost[REL_CAUSES];
 	u64 spurious;		/* declared lost, but acknowledged later, as far as can be known */
 	u64 unreliable_missing;	/* gaps seen in the unreliable space */

@@ -239,6 +239,8 @@ private:
 		must(verdict != REL_DROP, "an honest packet is never outside the window");
 		must(!end.conn.stats.nonsense && !end.conn.stats.outside_window,
 			"an honest peer makes sense");
+		must(!rel_seq_after(end.conn.credit.base, end.conn.credit.granted),
+			"an honest peer is not ahead of its credit");
 		if (verdict == REL_NEW && !end.short_of_memory) {
 			Message &message = peer.messages.at(packet.id - 1);
 			auto &received =

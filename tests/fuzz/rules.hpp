@@ -166,13 +166,14 @@ private:
 		must(!rel_seq_before(credit.base, base_), "what credit is counted from never falls");
 		must(!rel_seq_before(conn_.sender.next, next_), "numbers rise");
 		must(!rel_seq_before(conn_.sender.floor, floor_), "the floor rises");
-		// A PROBE may be ahead of it, if somebody has forged a credit.
+		const u32 received =
+			rel_received(&conn_, conn_.config.native ? REL_UNRELIABLE : REL_RELIABLE);
+
+		must(!rel_seq_after(received, credit.granted), "nothing arrives without credit");
+		// A PROBE may be ahead of that, if somebody has forged a credit.
 		must(!rel_seq_after(credit.base, credit.granted) ||
-				!rel_seq_after(credit.base,
-					rel_received(
-						&conn_, conn_.config.native ? REL_UNRELIABLE : REL_RELIABLE) +
-						(1u << 24)),
-			"nothing arrives without credit");
+				!rel_seq_after(credit.base, received + REL_AHEAD_MAX),
+			"what is believed without credit has a bound");
 		must(rel_seq_diff(credit.limit, rel_credit_next(&conn_)) <= 32767, "credit is possible");
 		if (!conn_.config.native) {
 			// In a native mode, no credit bounds how far a peer's numbers may be off.

@@ -158,26 +158,27 @@ bool number(Bytes &packet, Random &)
 	return true;
 }
 
-/* Far outside any window, and no acknowledgement, whose number means something else. */
-bool number_far(Bytes &packet, Random &)
+/* No acknowledgement, whose number means something else. */
+bool number_later(Bytes &packet, std::uint32_t by)
 {
 	Header header(packet);
 
 	if (!header->frames)
 		return false;
-	header->number = cpu_to_le32(le32_to_cpu(header->number) + 0x40000000);
+	header->number = cpu_to_le32(le32_to_cpu(header->number) + by);
 	return true;
+}
+
+/* Far outside any window. */
+bool number_far(Bytes &packet, Random &)
+{
+	return number_later(packet, 0x40000000);
 }
 
 /* Outside any window, too, but who sends without credit could have come as far as that. */
 bool number_ahead(Bytes &packet, Random &)
 {
-	Header header(packet);
-
-	if (!header->frames)
-		return false;
-	header->number = cpu_to_le32(le32_to_cpu(header->number) + 0x100000);
-	return true;
+	return number_later(packet, 0x100000);
 }
 
 /* Acknowledges what was never sent. */

@@ -433,6 +433,8 @@ private:
 		require(!sender.in_flight || end.conn.timer_ns[REL_TIMER_TAIL] != REL_TIME_NEVER ||
 				end.conn.timer_ns[REL_TIMER_RTO] != REL_TIME_NEVER,
 			"a timer runs while something is in flight");
+		require(!rel_seq_after(end.conn.credit.base, end.conn.credit.granted),
+			"an honest peer is not ahead of its credit");
 		require(sender.in_flight + sender.repeats <= end.conn.config.window_pkts,
 			"repeats are bounded by the window");
 	}
