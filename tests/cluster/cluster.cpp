@@ -247,6 +247,17 @@ long ClusterTest::counter(int node, const std::string &name, const std::string &
 	return sum;
 }
 
+void ClusterTest::set(int node, const std::string &parameter, unsigned value)
+{
+	lab().run_ok(node, fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
+}
+
+void ClusterTest::set(const std::string &parameter, unsigned value)
+{
+	for (int node : {1, 2})
+		set(node, parameter, value);
+}
+
 Growth ClusterTest::growth(int node, const std::string &name, const std::string &mode)
 {
 	return {fmt::format("{} of node {} ({})", name, node, mode),

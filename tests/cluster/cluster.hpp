@@ -82,6 +82,10 @@ protected:
 	static std::string perf(const std::string &arguments, double limit_s = 240);
 	/// The same, whatever comes of it.
 	static Result try_perf(const std::string &arguments, double limit_s = 240);
+	/// Sets a parameter of the module; it stays so until it is set again, or a test has failed.
+	static void set(int node, const std::string &parameter, unsigned value);
+	/// Of both nodes.
+	static void set(const std::string &parameter, unsigned value);
 	/// A counter of a node's path to the other node in a mode; without a mode, the sum over all paths.
 	static long counter(int node, const std::string &name, const std::string &mode = "");
 	/// The same from that time on.

@@ -30,13 +30,6 @@ protected:
 		ClusterTest::TearDown();
 	}
 
-	static void set(const std::string &parameter, unsigned value)
-	{
-		for (int node : {1, 2})
-			lab().run_ok(node,
-				fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
-	}
-
 	static void wait_for_lane()
 	{
 		for (int node : {1, 2})

@@ -56,8 +56,8 @@ protected:
 		/* A node that has failed is started anew below. */
 		if (!HasFailure()) {
 			release();
-			set_lane("auto_uc_rate", 2000);
-			set_lane("auto_uc_idle_ms", 10000);
+			set("auto_uc_rate", 2000);
+			set("auto_uc_idle_ms", 10000);
 		}
 		ClusterTest::TearDown();
 	}
@@ -73,14 +73,6 @@ protected:
 		lab().run_ok(2, fmt::format("rm -f {}", hold_file));
 	}
 
-	// When a path gets a queue pair of its own, or gives it back.
-	static void set_lane(const char *parameter, int value)
-	{
-		for (int node : {1, 2})
-			lab().run_ok(node,
-				fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
-	}
-
 	// The path is there, and has a queue pair that can write, and keeps it for so long without traffic.
 	static void connect(const std::string &mode, int lane_stays_s = 600)
 	{
@@ -88,12 +80,12 @@ protected:
 		perf("latency --iterations 2 --size 8 --mode " + mode);
 		if (mode != "auto")
 			return;
-		set_lane("auto_uc_rate", 1);
+		set("auto_uc_rate", 1);
 		perf("bandwidth --iterations 300 --size 32768 --mode auto");
 		for (int node : {1, 2})
 			lab().wait_until(node, built("user/tools/ibrelk") + " show paths | grep -q auto+uc");
 		/* However slow the emulated nodes are. */
-		set_lane("auto_uc_idle_ms", lane_stays_s * 1000);
+		set("auto_uc_idle_ms", lane_stays_s * 1000);
 	}
 
 	static lab::Job start_receiver(
@@ -493,12 +485,12 @@ TEST_F(Fence, writes_replayed_after_their_lane)
 	Growth lanes = growth(2, "lanes", mode);
 
 	ASSERT_NO_FATAL_FAILURE(record(receiver, mode));
-	set_lane("auto_uc_idle_ms", 100);
+	set("auto_uc_idle_ms", 100);
 	/* A path sees that when the time that it had before is over. */
 	for (int node : {1, 2})
 		lab().wait_until(node, "! " + built("user/tools/ibrelk") + " show paths | grep -q auto+uc",
 			Duration(lane_stays_s + 30));
-	set_lane("auto_uc_idle_ms", 10000);
+	set("auto_uc_idle_ms", 10000);
 	connect(mode);
 	EXPECT_GE(lanes.value(), 1);
 	replay_redirected(receiver, mode);

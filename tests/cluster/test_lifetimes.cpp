@@ -159,7 +159,6 @@ TEST_F(Lifetimes, device_removal_under_load)
 // one calls, both begin anew.
 TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 {
-	const std::string timeout = "/sys/module/ibrelk/parameters/peer_timeout_ms";
 	const std::string actor = built("tests/selftests/actor");
 
 	for (const std::string mode : {"uc-reliable", "ud-reliable", "rc-reliable"}) {
@@ -182,7 +181,7 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 			mode);
 		Growth given_up(
 			"what node 1 has given up", [&] { return std::stol(lab().run(1, mourned).output); });
-		lab().run_ok(1, "echo 2000 >" + timeout);
+		set(1, "peer_timeout_ms", 2000);
 		/* Node 1 speaks into the void until it has had enough. Node 2 hears none of it. */
 		lab().set_fault(1, "loss 100%");
 		const Result result = lab().run(
@@ -197,7 +196,7 @@ TEST_F(Lifetimes, one_side_has_given_up_and_the_other_calls)
 		lab().wait_until(2,
 			fmt::format("{} show paths | grep '10.1.0.1 ' | grep {} | grep -q ' up '",
 				built("user/tools/ibrelk"), mode));
-		lab().run_ok(1, "echo 30000 >" + timeout);
+		set(1, "peer_timeout_ms", 30000);
 		lab().clear_fault(1);
 
 		const Result back =

@@ -44,12 +44,6 @@ protected:
 		expect_working();
 	}
 
-	static void set(int node, const char *parameter, int value)
-	{
-		lab().run_ok(
-			node, fmt::format("echo {} >/sys/module/ibrelk/parameters/{}", value, parameter));
-	}
-
 	static void expect_working()
 	{
 		for (const auto &mode : reliable_modes)

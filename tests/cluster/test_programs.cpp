@@ -266,11 +266,9 @@ TEST_F(Attacks, numbers_that_cannot_be_are_dropped_without_credit)
 // is sent for repeated. The other one gives it up, as if it said nothing, and both begin anew.
 TEST_F(Attacks, numbers_that_can_be_cost_the_life_of_the_path_without_credit)
 {
-	const std::string timeout = "/sys/module/ibrelk/parameters/peer_timeout_ms";
-
 	need_server();
 	perf("latency --iterations 2 --size 8 --mode ud-native");
-	lab().run_ok(1, "echo 4000 >" + timeout);
+	set(1, "peer_timeout_ms", 4000);
 	Growth given_up("how often node 1 has given its peer up",
 		[] { return std::stol(lab().run(1, "dmesg | grep -c 'peer given up'").output); });
 	auto job = lab().start(1,
@@ -284,7 +282,7 @@ TEST_F(Attacks, numbers_that_can_be_cost_the_life_of_the_path_without_credit)
 	})) << job.output();
 	job.kill(9);
 	job.wait(Duration(30));
-	lab().run_ok(1, "echo 30000 >" + timeout);
+	set(1, "peer_timeout_ms", 30000);
 	/* It waits for what the killed one owes. */
 	stop_server();
 	need_server();

@@ -218,7 +218,8 @@ TEST_P(Progress, hundred_megabytes_of_a_stopped_sender)
 	receiver.wait(Duration(30));
 }
 
-INSTANTIATE_TEST_SUITE_P(modes, Progress, testing::Values("uc-reliable", "ud-reliable", "rc-reliable", "auto"),
+INSTANTIATE_TEST_SUITE_P(modes, Progress,
+	testing::Values("uc-reliable", "ud-reliable", "rc-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
 // What is sent, and how much of it.

@@ -59,20 +59,13 @@ protected:
 		fmt::print("IBRELK_SEED={} IBRELK_SOAK_S={}\n", seed_, duration_s_);
 		std::fflush(stdout);
 		/* So many processes leave each path little; a connection should come all the same. */
-		set_auto_rate("100");
+		set("auto_uc_rate", 100);
 	}
 
 	void TearDown() override
 	{
-		set_auto_rate("2000");
+		set("auto_uc_rate", 2000);
 		ClusterTest::TearDown();
-	}
-
-	static void set_auto_rate(const char *rate)
-	{
-		for (int node : {1, 2})
-			lab().run_ok(node,
-				fmt::format("echo {} >/sys/module/ibrelk/parameters/auto_uc_rate", rate));
 	}
 
 	int draw(int below)

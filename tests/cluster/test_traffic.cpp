@@ -248,14 +248,13 @@ TEST_F(Cluster, same_node_and_self)
 // Through the adapter, an address reaches itself by datagrams; a connection to itself is refused.
 TEST_F(Cluster, an_address_and_itself_without_loopback)
 {
-	const std::string loopback = "/sys/module/ibrelk/parameters/loopback";
 	const std::string self =
 		"bandwidth --self 10.1.0.1 10.1.0.1 --verify --iterations 20 --size 8,100000 --mode ";
 
 	/* Paths that are there already stay as they are. */
 	ASSERT_EQ(unload_module(1).status, 0);
 	load_module(1);
-	lab().run_ok(1, "echo N > " + loopback);
+	set(1, "loopback", 0);
 	Result result = try_perf(self + "ud-reliable");
 	EXPECT_EQ(result.status, 0) << result.output;
 	for (const char *mode : {"uc-reliable", "rc-reliable"}) {
@@ -264,7 +263,7 @@ TEST_F(Cluster, an_address_and_itself_without_loopback)
 		EXPECT_NE(result.status, 0) << result.output;
 		lab().run_ok(1, "! " + built("user/tools/ibrelk") + " show paths | grep -q " + mode);
 	}
-	lab().run_ok(1, "echo Y > " + loopback);
+	set(1, "loopback", 1);
 	result = try_perf(self + "uc-reliable");
 	EXPECT_EQ(result.status, 0) << result.output;
 }
