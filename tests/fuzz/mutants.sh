@@ -40,6 +40,8 @@ ack-bound | engine | not: \|rule\|runtime error | reliability/ack.c | s/rel_seq_
 ack-future | engine | rule\|not: | reliability/ack.c | s/acked.word\[1\] &= sender->flight.word\[1\];//
 cookie-twice | pair | rule | reliability/loss.c | s/(rel_bits_clear\(&sender->flight, number - sender->floor\);)/if (cause != REL_LOST_PROBE) $1/
 cookie-kept | engine | rule | reliability/conn.c | s/\twhile \(sender->in_flight\) \{/\twhile (sender->in_flight > 1) {/
+credit-ignored | engine | rule | reliability/receive.c | s/conn->config.native \? (receiver->end \+ REL_AHEAD_MAX) : conn->credit.granted/$1/
+probe-unbounded | engine | rule | reliability/credit.c | s/next, end \+ REL_AHEAD_MAX/next, end + 2 * REL_AHEAD_MAX/
 credit-signed | engine | rule | reliability/credit.c | s/limit - rel_credit_next\(conn\) > CREDIT_MAX/rel_seq_diff(limit, rel_credit_next(conn)) > CREDIT_MAX/
 floor-delta | engine | rule | reliability/receive.c | s/delta > REL_SPAN_MAX \|\|/delta > 2 * REL_SPAN_MAX ||/
 timer-lost | pair | rule | reliability/loss.c | s/if \(sender->in_flight\)\n\t\trel_timer_arm\(conn, REL_TIMER_RTO, now [+] conn->rtt.rto_ns\);/(void)now;/
