@@ -8,8 +8,8 @@
  *    window has passed since its own sending. The window starts at a quarter of the smallest round
  *    trip; it widens when ACKs come for packets that had been declared lost, and shrinks back after
  *    16 recoveries without. On a path that never reordered, three later arrivals need no window.
- *  - Tail loss probe: if no ACK comes for two round trips (and the ACK delay) after the last
- *    packet, that packet is sent again, once, if the window allows it (RFC 8985 has it sent anyway, which costs
+ *  - Tail loss probe: if no ACK comes for two round trips (more where they differ much, and the ACK delay) after the
+ *    last packet, that packet is sent again, once, if the window allows it (RFC 8985 has it sent anyway, which costs
  *    more than it gains where many senders fill a queue). Its ACK lets RACK find the rest. For want of credit it only
  *    asks, and then it is the answer that tells what is lost.
  *  - Time-out (RFC 6298): after a probe, or if nothing else helped. It says that the peer is silent, not that

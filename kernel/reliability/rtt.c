@@ -49,8 +49,11 @@ void rel_rtt_sample(struct rel_conn *conn, u64 sample_ns)
 	}
 	rtt->min_old = false;
 
-	/* RFC 8985, 7.2, without its special case for a single packet: it costs nothing to wait. */
-	rtt->probe_ns = 2ull * rtt->srtt_ns + peer_delay_ns;
+	/*
+	 * RFC 8985, 7.2, without its special case for a single packet: it costs nothing to wait. Where round trips are
+	 * as different as those of short and long bursts, twice their mean is less than many of them (RFC 9002, 6.2.1).
+	 */
+	rtt->probe_ns = rtt->srtt_ns + max_t(u64, rtt->srtt_ns, 2ull * rtt->var_ns) + peer_delay_ns;
 	rtt->rto_ns = rtt->srtt_ns + 4ull * rtt->var_ns + peer_delay_ns;
 	rtt->rto_ns = max(rtt->rto_ns, rtt->probe_ns);
 	rtt->rto_ns = max_t(u64, rtt->rto_ns, config->rto_min_us * 1000ull);

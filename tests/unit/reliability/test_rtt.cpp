@@ -54,6 +54,23 @@ TEST(rel_rtt_sample, later_ones)
 	EXPECT_EQ(side.conn.rtt.latest_ns, 100 * us);
 }
 
+// Of short messages and long ones by turns.
+TEST(rel_rtt_sample, probe_waits_for_the_longer_of_two_kinds)
+{
+	Side side;
+	const rel_rtt &rtt = side.conn.rtt;
+
+	for (int i = 0; i < 100; i++) {
+		rel_rtt_sample(&side.conn, i % 4 == 3 ? 900 * us : 50 * us);
+		EXPECT_LE(rtt.probe_ns, rtt.rto_ns);
+		if (i >= 20) {
+			EXPECT_EQ(rtt.probe_ns, rtt.srtt_ns + 2 * rtt.var_ns + 200 * us);
+			EXPECT_GT(rtt.probe_ns, 900 * us);
+			EXPECT_GT(rtt.var_ns, rtt.srtt_ns / 2) << "or twice SRTT would do";
+		}
+	}
+}
+
 TEST(rel_rtt_sample, steady_path_has_the_smallest_timeout)
 {
 	Side side;
