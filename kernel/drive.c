@@ -5,8 +5,9 @@
  * engine lets go (control first, then repeats, then requests for flows, messages and windows of transfers by turns),
  * acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
- * Short fragments that are waiting when the drive runs share packets. Nothing ever waits for company: when the
- * drive ends, all that may go is gone.
+ * Short fragments that are waiting when the drive runs share packets. When the drive ends, all that may go is gone.
+ * Who waits for company does so before: after a batch of short messages of a stream the drive may be put off for a
+ * moment (ibr_path_drive_soon()), until a packet is full or anything else happens to the path.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -19,11 +20,19 @@
 #include "transport/transport.h"
 #include "transport/verbs.h"
 
-#define STARVED_NS	(1 * NSEC_PER_MSEC)
+#define STARVED_NS		(1 * NSEC_PER_MSEC)
+#define COALESCE_US_MAX		1000
+#define COALESCE_SOFTWARE_US	20	/* other adapters: 0 */
+/* Of a packet, for messages that wait for others: room is left for one of any length that may be among them. */
+#define HOLD_BYTES	(IBR_SLOT_BYTES - sizeof(struct wire_header) - sizeof(struct wire_frame) - IBR_FRAG_SMALL)
 
 bool ibr_aggregate = true;
 module_param_named(aggregate, ibr_aggregate, bool, 0644);
 MODULE_PARM_DESC(aggregate, "short messages that wait for the same path travel in one packet");
+
+static int coalesce_us = -1;
+module_param(coalesce_us, int, 0644);
+MODULE_PARM_DESC(coalesce_us, "how long a short message of a stream may wait for others, at most 1000; -1: by the fabric");
 
 static enum rel_kind path_kind(const struct ibr_path *path, bool control)
 {
@@ -412,7 +421,18 @@ static bool drive_times(const struct ibr_path *path)
 	return path->established && path->state == IBRELK_PATH_UP;
 }
 
-static void drive_arm(struct ibr_path *path)
+static void drive_arm_at(struct ibr_path *path, u64 at)
+{
+	if (path->removed)
+		return;
+	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
+	if (at >= path->timer_at)
+		return;
+	path->timer_at = at;
+	hrtimer_start(&path->timer, ns_to_ktime(max(at, path->now)), HRTIMER_MODE_ABS_SOFT);
+}
+
+static u64 drive_next(struct ibr_path *path)
 {
 	u64 at = drive_times(path) ? rel_next_timeout(&path->rel) : REL_TIME_NEVER;
 	const struct ibr_outflow *flow = list_first_entry_or_null(&path->patient, struct ibr_outflow, ready);
@@ -424,13 +444,7 @@ static void drive_arm(struct ibr_path *path)
 	at = min(at, path->look_at);
 	if (path->lane.qp)
 		at = min(at, path->lane.look_at);
-	if (path->removed || at == REL_TIME_NEVER)
-		return;
-	/* A timer that is too early does no harm: it looks again. So most packets arm nothing. */
-	if (at >= path->timer_at)
-		return;
-	path->timer_at = at;
-	hrtimer_start(&path->timer, ns_to_ktime(max(at, path->now)), HRTIMER_MODE_ABS_SOFT);
+	return at;
 }
 
 void ibr_path_drive_locked(struct ibr_path *path)
@@ -438,6 +452,8 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	lockdep_assert_held(&path->lock);
 	path->now = ktime_get_ns();
 	path->starved = false;
+	path->held = 0;
+	path->held_until = 0;
 	if (unlikely(path->doomed))
 		ibr_path_give_up(path, path->doomed);
 	drive_patient(path);
@@ -459,7 +475,47 @@ void ibr_path_drive_locked(struct ibr_path *path)
 		   !list_empty(&path->ready)) {
 		ibr_path_want(path);
 	}
-	drive_arm(path);
+	drive_arm_at(path, drive_next(path));
+}
+
+void ibr_path_hold(struct ibr_path *path, u32 payload)
+{
+	/* As many as a packet has frames fill one, however short they are. */
+	path->held += max_t(u32, frag_bytes(payload), HOLD_BYTES / WIRE_FRAMES_MAX);
+}
+
+void ibr_path_urge(struct ibr_path *path)
+{
+	path->held = IBR_SLOT_BYTES;
+}
+
+static u64 drive_patience_ns(const struct ibr_path *path)
+{
+	int wait_us = READ_ONCE(coalesce_us);
+	u32 spare = IBR_SLOT_BYTES - min_t(u32, IBR_SLOT_BYTES, path->remote.packet_max);
+
+	if (!READ_ONCE(ibr_aggregate) || path->state != IBRELK_PATH_UP || path->removed ||
+	    !rel_in_flight(&path->rel) || path->held + spare >= HOLD_BYTES)
+		return 0;
+	if (wait_us < 0)
+		wait_us = path->fabric == IBR_FABRIC_SOFTWARE ? COALESCE_SOFTWARE_US : 0;
+	return min(wait_us, COALESCE_US_MAX) * (u64)NSEC_PER_USEC;
+}
+
+void ibr_path_drive_soon(struct ibr_path *path)
+{
+	u64 patience;
+
+	spin_lock_bh(&path->lock);
+	patience = drive_patience_ns(path);
+	if (!patience) {
+		ibr_path_drive_locked(path);
+	} else if (!path->held_until) {
+		path->now = ktime_get_ns();
+		path->held_until = path->now + patience;
+		drive_arm_at(path, path->held_until);
+	}
+	spin_unlock_bh(&path->lock);
 }
 
 void ibr_path_drive(struct ibr_path *path)
@@ -473,11 +529,17 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 {
 	struct ibr_path *path = container_of(timer, struct ibr_path, timer);
 	const u64 deaf = IBR_DEAF_MS * NSEC_PER_MSEC;
-	u64 silence;
+	u64 silence, at;
 
 	spin_lock_bh(&path->lock);
 	path->timer_at = REL_TIME_NEVER;
 	path->now = ktime_get_ns();
+	/* It may have been for messages that are gone: those that wait now have a time of their own. */
+	at = path->held_until ? min(path->held_until, drive_next(path)) : 0;
+	if (at > path->now) {
+		drive_arm_at(path, at);
+		goto out;
+	}
 	if (drive_times(path))
 		rel_handle_timeout(&path->rel, path->now);
 	/* While it is being connected, connecting tells whether the peer is there, and why not. */
@@ -494,6 +556,7 @@ static enum hrtimer_restart drive_timer(struct hrtimer *timer)
 	if (path->now >= path->look_at)
 		ibr_path_look(path);
 	ibr_path_drive_locked(path);
+out:
 	spin_unlock_bh(&path->lock);
 	return HRTIMER_NORESTART;
 }

@@ -19,6 +19,18 @@ void ibr_drive_init(struct ibr_path *path);
 void ibr_path_drive_locked(struct ibr_path *path);
 
 /**
+ * ibr_path_hold() - a message was queued that may wait for others, in ibr_path_drive_soon()
+ * @path: path
+ * @payload: its bytes, at most IBR_FRAG_SMALL
+ *
+ * Context: path->lock held
+ */
+void ibr_path_hold(struct ibr_path *path, u32 payload);
+
+/** ibr_path_urge() - something was queued that may not. Context: path->lock held */
+void ibr_path_urge(struct ibr_path *path);
+
+/**
  * ibr_path_can_emit() - does the engine let a fragment of this kind go?
  * @path: path
  * @control: fragment with a control frame

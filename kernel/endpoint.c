@@ -542,7 +542,7 @@ void ibr_endpoint_flush(struct ibr_path *undriven)
 {
 	if (!undriven)
 		return;
-	ibr_path_drive(undriven);
+	ibr_path_drive_soon(undriven);
 	ibr_path_put(undriven);
 }
 

@@ -198,7 +198,8 @@ __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, str
 /**
  * ibr_endpoint_flush() - end of a batch: start the transmission of what was put off
  * @undriven: what ibr_endpoint_send() left: NULL, or a path with a reference. The sends of one batch to one
- *	path are posted together, so that the adapter is told once. Context: process
+ *	path are posted together, so that the adapter is told once; those of a stream may wait for the next batch
+ *	(ibr_path_drive_soon()). Context: process
  */
 void ibr_endpoint_flush(struct ibr_path *undriven);
 

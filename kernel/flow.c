@@ -16,6 +16,8 @@
 #include "params.h"
 #include "transport/transport.h"
 
+#define STREAM_MESSAGES	4	/* so many that are not acknowledged are a stream, whose next one may wait for others */
+
 /*
  * Handles are given out round robin in 24 bits, so that one which was given back names nothing for a
  * long time, and a late frame for it is recognised.
@@ -472,6 +474,25 @@ static int outflow_open(struct ibr_outflow *flow)
 }
 
 /*
+ * May it wait for others to share its packet? If it is short, complete as soon as it is queued, and the next one of a
+ * stream: the flow's latest messages are short, too, and wait for ACKs, which in native modes none does. So an answer
+ * goes at once, and so do the first ones after a pause; and one after which there is no place for another one.
+ */
+static bool send_may_wait(const struct ibr_outflow *flow, const struct ibr_send *send)
+{
+	const struct ibr_send *before;
+	u32 count = 0;
+
+	if (flow->state != IBR_OUTFLOW_OPEN || send->level != IBRELK_LEVEL_BUFFERED || !send->data ||
+	    send->length > IBR_FRAG_SMALL || atomic_read(&flow->endpoint->sends) >= flow->endpoint->sends_max)
+		return false;
+	list_for_each_entry_reverse(before, &flow->sent, link)
+		if (!before->unacked || before->length > IBR_FRAG_SMALL || ++count == STREAM_MESSAGES)
+			break;
+	return count == STREAM_MESSAGES;
+}
+
+/*
  * Queue a send. Takes over the caller's reference to @send. Return: 0, or -errno: nothing was queued. Context: process.
  */
 int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ibr_path **undriven)
@@ -491,6 +512,10 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	path->counters.tx_messages++;
 	path->counters.tx_bytes += ibr_send_asks(send) ? 0 : send->length;
 	list_add_tail(&send->link, &flow->queue);
+	if (send_may_wait(flow, send))
+		ibr_path_hold(path, send->length);
+	else
+		ibr_path_urge(path);
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
 			ibr_send_complete(send, 0);

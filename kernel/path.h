@@ -125,6 +125,8 @@ struct ibr_packet {
  * @now: time of the call that is running, ns, as ktime_get_ns()
  * @packet: being assembled, while the drive runs; drive.c
  * @starved: an allocation failed: the timer tries again
+ * @held: how much of a packet is filled by what was queued since the path was driven, in bytes; ibr_path_hold()
+ * @held_until: ns: when it is driven, if nothing else drives it before; 0: nothing waits for that
  * @doomed: negative errno: this life is to end; drive does it. Else 0
  * @broken_since: ns; 0: not broken
  * @up_since: time of the last handshake, ns
@@ -197,6 +199,8 @@ struct ibr_path {
 	u64 now;
 	struct ibr_packet packet;
 	bool starved;
+	u32 held;
+	u64 held_until;
 	int doomed;
 	u64 broken_since;
 	u64 up_since;
@@ -282,6 +286,17 @@ void ibr_path_count_early(struct ibr_path *path);
 
 /** ibr_path_drive() - send what can be sent, acknowledge, arm the timer. Context: any but hardirq */
 void ibr_path_drive(struct ibr_path *path);
+
+/**
+ * ibr_path_drive_soon() - the same after messages were queued, but not at once, if all of them may wait
+ * @path: path
+ *
+ * Short messages of a stream may (ibr_path_hold()), for coalesce_us, while packets are unacknowledged, and until they fill
+ * a packet. Whatever else drives the path sends them. After Nagle (RFC 896), but per flow and with a bound.
+ *
+ * Context: any but hardirq
+ */
+void ibr_path_drive_soon(struct ibr_path *path);
 
 /**
  * ibr_path_connected() - the handshake succeeded (from connect.c, @connect_lock held)

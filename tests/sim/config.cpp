@@ -263,6 +263,11 @@ void draw_stuck(struct sim_config &c, bool calm)
 	c.fresh_cq_errors = !calm && maybe(8) ? scaled(100'000, 1'000'000) : 0;
 }
 
+void draw_coalescing(struct sim_config &c)
+{
+	c.coalesce_us = pick({20, 20, 0, 100, 1000});
+}
+
 void draw_puts(struct sim_config &c)
 {
 	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
@@ -312,6 +317,7 @@ struct sim_config config_draw(u64 seed)
 	draw_payloads(c, calm);
 	draw_finality(c, calm);
 	draw_stuck(c, calm);
+	draw_coalescing(c);
 	return c;
 }
 

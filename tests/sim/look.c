@@ -77,6 +77,7 @@ void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look)
 		look->fixed = path->rel.config.congestion == &rel_congestion_fixed;
 		look->target_us = path->rel.config.target_us;
 		look->packet_max = path->remote.packet_max;
+		look->packets = path->rel.sender.next + path->rel.sender.unreliable_next - 2 * IBR_COUNTERS_START;
 		list_for_each_entry(out, &path->outflows, on_path) {
 			list_for_each_entry(send, &out->queue, link)
 				look_send(send, look);

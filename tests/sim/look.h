@@ -42,6 +42,7 @@ extern "C" {
  * @fixed: its window is fixed, and not by delay
  * @target_us: ... and if by delay, the one aimed at
  * @packet_max: bytes of its longest packet
+ * @packets: with messages in them, of this life
  */
 struct sim_look {
 	bool up;
@@ -64,6 +65,7 @@ struct sim_look {
 	bool fixed;
 	u32 target_us;
 	u32 packet_max;
+	u32 packets;
 };
 
 void sim_look_at(u32 sender, u32 receiver, u32 mode, struct sim_look *look);

@@ -16,7 +16,7 @@ extern int (*const sim_module_init)(void);
 extern void (*const sim_module_exit)(void);
 
 #define PARAMS(X) X(window_pkts) X(congestion) X(target_us) X(rto_min_us) X(ud_recv_depth) X(zero_copy_min) X(regions) X(pin_cache_mib) X(peer_timeout_ms) \
-	X(connect_timeout_ms) X(linger_ms) X(credit_wait_us) X(auto_uc_rate) X(auto_uc_idle_ms) X(auto_uc_max)
+	X(connect_timeout_ms) X(linger_ms) X(credit_wait_us) X(coalesce_us) X(auto_uc_rate) X(auto_uc_idle_ms) X(auto_uc_max)
 #define X(name) extern void *const sim_param_##name;
 PARAMS(X)
 #undef X

@@ -188,6 +188,21 @@ idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&pa
 idle-grows | idle | streams idle-ud | path.c | s/kzalloc\(sizeof\(\*path\), GFP_KERNEL_ACCOUNT\)/kzalloc(sizeof(*path) + 64 * path_count, GFP_KERNEL_ACCOUNT)/
 numbers-end | numbers | streams numbers | endpoint.c | s/XA_LIMIT\(FIRST_FREE_ID, U32_MAX - 1\)/XA_LIMIT(FIRST_FREE_ID, U32_MAX)/
 key-none | adapter | modes=32 | transport/verbs.c | s/k < ARRAY_SIZE\(send->sge\)/k < 2/
+coalesced-timer | wake | streams coalesced-ud-full | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
+coalesced-timer-drawn | wake | modes=32 aggregate=1 coalesce_us=1000 size_max=64 levels=2 | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
+coalesced-late | coalesced | streams coalesced-uc-full | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/2 * min(wait_us, COALESCE_US_MAX)/
+coalesced-full | coalesced | streams coalesced-ud-full | drive.c | s/ [|][|] path->held \+ spare >= HOLD_BYTES//
+coalesced-frames | coalesced | streams coalesced-ud-full | drive.c | s/max_t\(u32, frag_bytes\(payload\), HOLD_BYTES \/ WIRE_FRAMES_MAX\)/1/
+coalesced-kept | coalesced\|wake | streams coalesced-uc-full | drive.c | s/\tpath->held = 0;\n//
+coalesced-urge | coalesced | streams coalesced-ud-urged | flow.c | s/\t\tibr_path_urge\(path\);/\t\t;/
+coalesced-level | coalesced | streams coalesced-ud-delivered | flow.c | s/ [|][|] send->level != IBRELK_LEVEL_BUFFERED [|][|] / || /
+coalesced-few | coalesced | streams coalesced-uc-few | flow.c | s/(STREAM_MESSAGES\t)4/${1}3/
+coalesced-many | coalesced | streams coalesced-ud-urged | flow.c | s/(STREAM_MESSAGES\t)4/${1}5/
+coalesced-long | coalesced | streams coalesced-ud-urged-long | flow.c | s/send->length > IBR_FRAG_SMALL [|][|] atomic/atomic/
+coalesced-long-before | coalesced | streams coalesced-uc-long-before | flow.c | s/ [|][|] before->length > IBR_FRAG_SMALL//
+coalesced-alone | coalesced | streams coalesced-uc-alone | drive.c | s/!READ_ONCE\(ibr_aggregate\) [|][|] //
+coalesced-early | coalesced | streams coalesced-ud-moments-full | drive.c | s/at = path->held_until \? .*? : 0;/at = 0;/
+coalesced-last | coalesced | streams coalesced-ud-last | flow.c | s/ [|][|] atomic_read\(&flow->endpoint->sends\) >= flow->endpoint->sends_max//
 congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
 congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/

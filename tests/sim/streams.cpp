@@ -39,8 +39,10 @@ const struct Mode {
 struct Shape {
 	u32 mode = IBRELK_MODE_UD_RELIABLE;
 	u32 senders = 1;
-	u64 bytes = 4096;      // of a message
+	u64 bytes = 4096; // of a message
+	u32 level = IBRELK_LEVEL_BUFFERED;
 	u32 depth = 256;       // messages that each sender has under way
+	u32 spare = 0;         // ... of which so many more may be that are complete, and not acknowledged
 	u32 receives = 8192;   // posted at a time
 	u64 unexpected = 0;    // memory of the receiver for messages that nobody has asked for; 0: default
 	u64 step_ns = 20 * us; // between two looks of an application at its ring
@@ -58,7 +60,7 @@ public:
 			open(node, shape_.apart ? shape_.depth * shape_.bytes : memory_bytes,
 				{.mode = shape_.mode,
 					.entries = 16384,
-					.sends = shape_.depth,
+					.sends = shape_.depth + shape_.spare,
 					.recvs = 8192,
 					.unexpected = shape_.unexpected},
 				node == receiver ? nobody : receiver);
@@ -144,7 +146,15 @@ public:
 				sim_fail("knock", "a message is not accepted");
 	}
 
-	// How many of these were refused.
+	// One more message, of another length.
+	void send_one(u32 sender, u64 bytes)
+	{
+		if (!post(sender, bytes))
+			sim_fail("send", "a message is not accepted");
+		sent_++;
+	}
+
+	// How many of those that knock() sent were refused.
 	[[nodiscard]] u64 refused() const
 	{
 		return refused_;
@@ -219,24 +229,25 @@ private:
 	{
 		look_around(node);
 		if (node == receiver)
-			while (allowed_ && post(node))
+			while (allowed_ && post(node, shape_.bytes))
 				allowed_--;
 		else
-			while (sends & 1ull << node && at(node).outstanding < shape_.depth && post(node))
+			while (sends & 1ull << node && at(node).outstanding < shape_.depth &&
+				post(node, shape_.bytes))
 				sent_++;
 	}
 
-	bool post(u32 node)
+	bool post(u32 node, u64 bytes)
 	{
 		sim::Process &process = at(node);
 		ibrelk_command command{};
 
 		command.opcode = node == receiver ? IBRELK_OP_RECV : IBRELK_OP_SEND;
-		command.level = node == receiver ? 0 : IBRELK_LEVEL_BUFFERED;
+		command.level = node == receiver ? 0 : shape_.level;
 		command.peer = node == receiver ? IBRELK_PEER_ANY : process.peer;
 		command.addr = reinterpret_cast<u64>(process.memory) +
 			(shape_.apart ? process.outstanding * shape_.bytes : 0);
-		command.length = shape_.bytes;
+		command.length = node == receiver ? std::max<u64>(bytes, 256) : bytes; // send_one()
 		command.tag = node;
 		command.ignore = node == receiver ? ~0ull : 0;
 		const bool accepted = submit(node, command) == 1;
@@ -1152,6 +1163,136 @@ void numbers()
 	scene.end();
 }
 
+// ---- short messages that wait for others ----------------------------------------------------------
+
+constexpr u32 stream_messages = 4; // unacknowledged: STREAM_MESSAGES
+constexpr u32 packet_messages = 16;
+
+// @count messages are sent, one in each step, or all at once. A round trip is much longer.
+u32 packets_of(Scene &scene, u32 sender, u32 count)
+{
+	const u32 packets = scene.look(sender, receiver).packets;
+	const u64 sent = scene.sent();
+
+	scene.sends = 1ull << sender;
+	scene.until("all are sent", ms, [&] { return scene.sent() - sent >= count; });
+	scene.sends = 0;
+	return scene.look(sender, receiver).packets - packets;
+}
+
+void check_packets(const char *what, u32 found, u32 least, u32 most)
+{
+	std::fprintf(stderr, "%s: %u packets\n", what, found);
+	if (found < least || found > most)
+		sim_fail("coalesced", "%s: %u packets instead of %u to %u", what, found, least, most);
+}
+
+// All messages that were sent are there, @wait_ns and a way to the receiver later.
+void check_arrived(Scene &scene, u32 sender, u64 wait_ns)
+{
+	scene.run(wait_ns + sim_config.delay_ns + 20 * us);
+	if (scene.received(sender) != scene.sent())
+		sim_fail("coalesced", "of %llu messages %llu arrive in time", scene.sent(),
+			scene.received(sender));
+}
+
+// Messages that are sent one by one fill packets, and the last one is not kept for longer than it may be.
+void coalesced(u32 mode)
+{
+	constexpr u32 sender = 1, full = 3 * packet_messages;
+	const u64 wait_ns = sim_config.coalesce_us * us;
+	Scene scene(
+		{.mode = mode, .bytes = 8, .depth = stream_messages + full + 1, .spare = 1, .step_ns = us});
+
+	begin(scene, sender);
+	check_packets("full", packets_of(scene, sender, stream_messages + full + 1),
+		stream_messages + full / packet_messages, stream_messages + full / packet_messages);
+	check_arrived(scene, sender, wait_ns);
+	scene.run(10 * ms);
+	scene.end();
+}
+
+// A message in each microsecond: as many share a packet as come while the first of them waits, or find room.
+// That a packet was full before its time is no reason to send the next one before its time.
+void moments(u32 mode)
+{
+	constexpr u32 sender = 1, count = 200;
+	const u64 wait_us = sim_config.coalesce_us;
+	const u32 least = std::min<u64>(packet_messages, wait_us),
+		  most = std::min<u64>(packet_messages, wait_us + 2);
+	Scene scene({.mode = mode, .bytes = 8, .depth = 1, .spare = count, .step_ns = us});
+
+	begin(scene, sender);
+	check_packets("moments", packets_of(scene, sender, count),
+		stream_messages + (count - stream_messages) / most,
+		stream_messages + (count - stream_messages + least - 1) / least);
+	check_arrived(scene, sender, wait_us * us);
+	scene.run(10 * ms);
+	scene.end();
+}
+
+// What may not wait takes along what does: one that is longer, or one for somebody else, which begins with a
+// request.
+void urged(u32 mode, bool other)
+{
+	constexpr u32 sender = 1, held = 3; // of 168 bytes a packet takes 4
+	Scene scene({.mode = mode, .bytes = 168, .depth = stream_messages + held, .spare = 2, .step_ns = us});
+
+	begin(scene, sender);
+	check_packets(
+		"held", packets_of(scene, sender, stream_messages + held), stream_messages, stream_messages);
+	if (other)
+		scene.knock(sender, 1);
+	else
+		scene.send_one(sender, 169);
+	check_arrived(scene, sender, 0);
+	scene.until("the other one is refused", second, [&] { return scene.refused() == other; });
+	scene.run(10 * ms);
+	scene.end();
+}
+
+// Messages that nothing may be done with, or that are too few to be a stream, are sent at once.
+void at_once(u32 mode, u32 count, u64 bytes, u32 level = IBRELK_LEVEL_BUFFERED)
+{
+	constexpr u32 sender = 1;
+	Scene scene(
+		{.mode = mode, .bytes = bytes, .level = level, .depth = count, .spare = 1, .step_ns = us});
+
+	begin(scene, sender);
+	check_packets("at once", packets_of(scene, sender, count), count, count);
+	check_arrived(scene, sender, 0);
+	scene.run(10 * ms);
+	scene.end();
+}
+
+// A short message behind long ones is no stream of short ones.
+void long_before(u32 mode)
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = mode, .bytes = 1000, .depth = stream_messages, .spare = 2, .step_ns = us});
+
+	begin(scene, sender);
+	packets_of(scene, sender, stream_messages);
+	scene.send_one(sender, 8);
+	check_arrived(scene, sender, 0);
+	scene.run(10 * ms);
+	scene.end();
+}
+
+// After a message for which there is the last place nothing can come, so nothing waits.
+void last_place(u32 mode)
+{
+	constexpr u32 sender = 1, count = stream_messages + 5;
+	Scene scene({.mode = mode, .bytes = 8, .depth = count, .step_ns = us});
+
+	begin(scene, sender);
+	check_packets(
+		"last place", packets_of(scene, sender, count), stream_messages + 1, stream_messages + 1);
+	check_arrived(scene, sender, 0);
+	scene.run(10 * ms);
+	scene.end();
+}
+
 // ---- congestion control --------------------------------------------------------------------------
 
 constexpr u32 by_itself = 0, asked_fixed = 1, asked_delay = 2; // module parameter congestion
@@ -1422,6 +1563,33 @@ void numbers_tests(std::vector<Test> &tests)
 	tests.push_back({"numbers", config, numbers});
 }
 
+void coalesced_tests(std::vector<Test> &tests)
+{
+	for (const Mode &mode : modes) {
+		const std::string name = std::string("coalesced-") + mode.name;
+		auto config = distant();
+		const auto add = [&](const char *what, u32 wait_us, const std::function<void()> &body) {
+			config.coalesce_us = wait_us;
+			tests.push_back({name + "-" + what, config, body});
+		};
+
+		config.aggregate = 1;
+		add("full", 1000, [=] { coalesced(mode.id); });
+		add("moments", 5, [=] { moments(mode.id); });
+		add("moments-full", 20, [=] { moments(mode.id); });
+		add("urged", 1000, [=] { urged(mode.id, true); });
+		add("urged-long", 1000, [=] { urged(mode.id, false); });
+		add("last", 1000, [=] { last_place(mode.id); });
+		add("long-before", 1000, [=] { long_before(mode.id); });
+		add("few", 1000, [=] { at_once(mode.id, stream_messages, 8); });
+		add("long", 1000, [=] { at_once(mode.id, 12, 169); });
+		add("delivered", 1000, [=] { at_once(mode.id, 12, 8, IBRELK_LEVEL_DELIVERED); });
+		add("off", 0, [=] { at_once(mode.id, 12, 8); });
+		config.aggregate = 0;
+		add("alone", 1000, [=] { at_once(mode.id, 12, 8); });
+	}
+}
+
 void congestion_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -1485,6 +1653,7 @@ int main(int argc, char **argv)
 	raised_tests(tests);
 	idle_tests(tests);
 	numbers_tests(tests);
+	coalesced_tests(tests);
 	congestion_tests(tests);
 	for (const auto &test : tests) {
 		if (test.name.compare(0, name.size(), name) != 0)

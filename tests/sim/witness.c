@@ -450,6 +450,9 @@ static void check_path(const struct ibr_path *path)
 	if (path->queue != count_list(&path->control) + count_list(&path->repeat))
 		sim_fail("count", "path: %u fragments wait, counted %u", count_list(&path->control) +
 			 count_list(&path->repeat), path->queue);
+	if (path->held_until && !path->removed && path->timer_at > path->held_until)
+		sim_fail("wake", "path: messages wait for others until %llu, and the timer until %llu", path->held_until,
+			 path->timer_at);
 	list_for_each_entry(out, &path->outflows, on_path) {
 		check_outflow(out);
 		outs++;
