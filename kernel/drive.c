@@ -32,7 +32,7 @@ MODULE_PARM_DESC(aggregate, "short messages that wait for the same path travel i
 
 static int coalesce_us = -1;
 module_param(coalesce_us, int, 0644);
-MODULE_PARM_DESC(coalesce_us, "how long a short message of a stream may wait for others, at most 1000; -1: by the fabric");
+MODULE_PARM_DESC(coalesce_us, "a short message of a stream may wait so long for others, us; 0: not at all; -1: 20 on soft-RoCE, else 0");
 
 static enum rel_kind path_kind(const struct ibr_path *path, bool control)
 {
@@ -508,13 +508,15 @@ void ibr_path_drive_soon(struct ibr_path *path)
 
 	spin_lock_bh(&path->lock);
 	patience = drive_patience_ns(path);
-	if (!patience) {
-		ibr_path_drive_locked(path);
-	} else if (!path->held_until) {
+	if (patience) {
 		path->now = ktime_get_ns();
-		path->held_until = path->now + patience;
+		if (!path->held_until)
+			path->held_until = path->now + patience;
 		drive_arm_at(path, path->held_until);
 	}
+	/* The timer may come late, as its softirq does on a busy processor. */
+	if (!patience || path->held_until <= path->now)
+		ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 }
 

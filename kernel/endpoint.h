@@ -196,7 +196,7 @@ void ibr_endpoint_recvs_done(struct ibr_endpoint *endpoint, u32 done);
 __poll_t ibr_endpoint_poll(struct ibr_endpoint *endpoint, struct file *file, struct poll_table_struct *table);
 
 /**
- * ibr_endpoint_flush() - end of a batch: start the transmission of what was put off
+ * ibr_endpoint_flush() - end of a batch: what was put off is sent, at once or soon
  * @undriven: what ibr_endpoint_send() left: NULL, or a path with a reference. The sends of one batch to one
  *	path are posted together, so that the adapter is told once; those of a stream may wait for the next batch
  *	(ibr_path_drive_soon()). Context: process

@@ -475,8 +475,9 @@ static int outflow_open(struct ibr_outflow *flow)
 
 /*
  * May it wait for others to share its packet? If it is short, complete as soon as it is queued, and the next one of a
- * stream: the flow's latest messages are short, too, and wait for ACKs, which in native modes none does. So an answer
- * goes at once, and so do the first ones after a pause; and one after which there is no place for another one.
+ * stream: the flow's latest messages are short, too, and wait for ACKs, which in native modes none does. So who sends
+ * one and waits for an answer is not kept waiting, nor are the first ones after a pause; nor does one wait after which
+ * there is no place for another one.
  */
 static bool send_may_wait(const struct ibr_outflow *flow, const struct ibr_send *send)
 {

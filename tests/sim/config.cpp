@@ -265,7 +265,7 @@ void draw_stuck(struct sim_config &c, bool calm)
 
 void draw_coalescing(struct sim_config &c)
 {
-	c.coalesce_us = pick({20, 20, 0, 100, 1000});
+	c.coalesce_us = pick({20, ~0ull, 0, 100, 1000});
 }
 
 void draw_puts(struct sim_config &c)

@@ -53,7 +53,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(eager_max, "module parameter", 8192)                                                                \
 	X(credit_wait_us, "module parameter", 5000)                                                           \
 	X(aggregate, "module parameter", 0)                                                                   \
-	X(coalesce_us, "module parameter", 0)                                                                 \
+	X(coalesce_us, "module parameter; all bits set: by the fabric", 0)                                    \
 	X(ud_recv_depth, "module parameter", 1024)                                                            \
 	X(auto_uc_rate, "module parameter", 2000)                                                             \
 	X(auto_uc_idle_ms, "module parameter", 10000)                                                         \

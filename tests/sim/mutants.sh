@@ -202,6 +202,12 @@ coalesced-long | coalesced | streams coalesced-ud-urged-long | flow.c | s/send->
 coalesced-long-before | coalesced | streams coalesced-uc-long-before | flow.c | s/ [|][|] before->length > IBR_FRAG_SMALL//
 coalesced-alone | coalesced | streams coalesced-uc-alone | drive.c | s/!READ_ONCE\(ibr_aggregate\) [|][|] //
 coalesced-early | coalesced | streams coalesced-ud-moments-full | drive.c | s/at = path->held_until \? .*? : 0;/at = 0;/
+coalesced-most | coalesced | streams coalesced-ud-most | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/wait_us/
+coalesced-default | coalesced | streams coalesced-ud-software | drive.c | s/(COALESCE_SOFTWARE_US\t)20/${1}200/
+coalesced-none | coalesced | streams coalesced-uc-software | drive.c | s/\? COALESCE_SOFTWARE_US : 0/? 0 : 0/
+coalesced-adapter | coalesced | streams coalesced-uc-adapter | drive.c | s/\? COALESCE_SOFTWARE_US : 0/? 20 : 20/
+coalesced-off | coalesced | streams coalesced-ud-off | drive.c | s/wait_us < 0/wait_us <= 0/
+coalesced-passed | coalesced | streams coalesced-ud-late | drive.c | s/if \(!patience [|][|] path->held_until <= path->now\)/if (!patience)/
 coalesced-last | coalesced | streams coalesced-ud-last | flow.c | s/ [|][|] atomic_read\(&flow->endpoint->sends\) >= flow->endpoint->sends_max//
 congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/

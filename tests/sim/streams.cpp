@@ -1167,6 +1167,7 @@ void numbers()
 
 constexpr u32 stream_messages = 4; // unacknowledged: STREAM_MESSAGES
 constexpr u32 packet_messages = 16;
+constexpr u64 by_fabric = -1; // coalesce_us
 
 // @count messages are sent, one in each step, or all at once. A round trip is much longer.
 u32 packets_of(Scene &scene, u32 sender, u32 count)
@@ -1197,27 +1198,26 @@ void check_arrived(Scene &scene, u32 sender, u64 wait_ns)
 }
 
 // Messages that are sent one by one fill packets, and the last one is not kept for longer than it may be.
-void coalesced(u32 mode)
+void coalesced(u32 mode, u64 wait_us)
 {
 	constexpr u32 sender = 1, full = 3 * packet_messages;
-	const u64 wait_ns = sim_config.coalesce_us * us;
 	Scene scene(
 		{.mode = mode, .bytes = 8, .depth = stream_messages + full + 1, .spare = 1, .step_ns = us});
 
 	begin(scene, sender);
 	check_packets("full", packets_of(scene, sender, stream_messages + full + 1),
 		stream_messages + full / packet_messages, stream_messages + full / packet_messages);
-	check_arrived(scene, sender, wait_ns);
+	check_arrived(scene, sender, wait_us * us);
 	scene.run(10 * ms);
 	scene.end();
 }
 
 // A message in each microsecond: as many share a packet as come while the first of them waits, or find room.
-// That a packet was full before its time is no reason to send the next one before its time.
-void moments(u32 mode)
+// That a packet was full before its time is no reason to send the next one before its time; nor is it a
+// reason to wait for more that the timer is late, but for the last one.
+void moments(u32 mode, u64 wait_us, u64 late_us = 0)
 {
 	constexpr u32 sender = 1, count = 200;
-	const u64 wait_us = sim_config.coalesce_us;
 	const u32 least = std::min<u64>(packet_messages, wait_us),
 		  most = std::min<u64>(packet_messages, wait_us + 2);
 	Scene scene({.mode = mode, .bytes = 8, .depth = 1, .spare = count, .step_ns = us});
@@ -1226,7 +1226,7 @@ void moments(u32 mode)
 	check_packets("moments", packets_of(scene, sender, count),
 		stream_messages + (count - stream_messages) / most,
 		stream_messages + (count - stream_messages + least - 1) / least);
-	check_arrived(scene, sender, wait_us * us);
+	check_arrived(scene, sender, (wait_us + late_us) * us);
 	scene.run(10 * ms);
 	scene.end();
 }
@@ -1568,15 +1568,16 @@ void coalesced_tests(std::vector<Test> &tests)
 	for (const Mode &mode : modes) {
 		const std::string name = std::string("coalesced-") + mode.name;
 		auto config = distant();
-		const auto add = [&](const char *what, u32 wait_us, const std::function<void()> &body) {
+		const auto add = [&](const char *what, u64 wait_us, const std::function<void()> &body) {
 			config.coalesce_us = wait_us;
 			tests.push_back({name + "-" + what, config, body});
 		};
 
 		config.aggregate = 1;
-		add("full", 1000, [=] { coalesced(mode.id); });
-		add("moments", 5, [=] { moments(mode.id); });
-		add("moments-full", 20, [=] { moments(mode.id); });
+		add("full", 1000, [=] { coalesced(mode.id, 1000); });
+		add("most", 5000, [=] { coalesced(mode.id, 1000); });
+		add("moments", 5, [=] { moments(mode.id, 5); });
+		add("moments-full", 20, [=] { moments(mode.id, 20); });
 		add("urged", 1000, [=] { urged(mode.id, true); });
 		add("urged-long", 1000, [=] { urged(mode.id, false); });
 		add("last", 1000, [=] { last_place(mode.id); });
@@ -1584,7 +1585,15 @@ void coalesced_tests(std::vector<Test> &tests)
 		add("few", 1000, [=] { at_once(mode.id, stream_messages, 8); });
 		add("long", 1000, [=] { at_once(mode.id, 12, 169); });
 		add("delivered", 1000, [=] { at_once(mode.id, 12, 8, IBRELK_LEVEL_DELIVERED); });
+		add("adapter", by_fabric, [=] { at_once(mode.id, 12, 8); });
+		config.fabric = SIM_FABRIC_SOFTWARE;
+		add("software", by_fabric, [=] { coalesced(mode.id, 20); });
 		add("off", 0, [=] { at_once(mode.id, 12, 8); });
+		config.fabric = SIM_FABRIC_ETHERNET;
+		const u64 soon_us = config.softirq_us, late_us = 400;
+		config.softirq_us = late_us;
+		add("late", 5, [=] { moments(mode.id, 5, 4 * late_us); });
+		config.softirq_us = soon_us;
 		config.aggregate = 0;
 		add("alone", 1000, [=] { at_once(mode.id, 12, 8); });
 	}
