@@ -16,7 +16,7 @@
 #include "params.h"
 #include "transport/transport.h"
 
-#define STREAM_MESSAGES	4	/* so many that are not acknowledged are a stream, whose next one may wait for others */
+#define STREAM_MESSAGES	4	/* so many that are not acknowledged are a stream: the next one may wait for others */
 
 /*
  * Handles are given out round robin in 24 bits, so that one which was given back names nothing for a

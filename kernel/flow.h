@@ -448,8 +448,8 @@ void ibr_outflow_put(struct ibr_outflow *flow);
  * ibr_outflow_queue() - queue a send; on success takes over a reference to it
  * @flow: on which; opened if it is CLOSED
  * @send: what; on failure it is still the caller's
- * @undriven: the path that the caller is to give to ibr_endpoint_flush() at the end of its batch (set here, with a reference, if it is NULL);
- *	sends on another path start at once
+ * @undriven: the path that the caller is to give to ibr_endpoint_flush() at the end of its batch (set here, with a
+ *	reference, if it is NULL); sends on another path start at once
  *
  * Return: 0; -ENODEV: the path was removed; -ENOMEM, also if as many flows are being opened as may be.
  * Context: process.
