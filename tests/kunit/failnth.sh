@@ -5,8 +5,8 @@
 #   failnth.sh [OPTION...]		options of tests/uml/run.sh
 #
 # Of long messages, one fault for each 512 bytes that are allocated. With IBRELK_LONG in the environment for each 8 bytes
-# of one that is written and each 64 of one that is copied, and for each 512 of one of 3 MB, which is pinned part by
-# part: some twenty minutes of processor time.
+# of one that is written and each 64 of one that is copied, for each 512 of one of 3 MB, which is pinned part by part, and
+# in the other modes: some half an hour of processor time.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -21,10 +21,13 @@ g++ -std=c++20 -O1 -Wall -Wextra -Werror -static -I "$root/user/include" \
 status=0 good=0
 "$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --time 600 "$@" --module "$module" "$program" && good=1 || status=$?
 transfers="uc-reliable 512 300000 ud-reliable 512 300000" limit=1800
-[ -z "${IBRELK_LONG:-}" ] ||
-	transfers="uc-reliable 8 300000 ud-reliable 64 300000 uc-reliable 512 3000000" limit=7200
+if [ -n "${IBRELK_LONG:-}" ]; then
+	transfers="uc-reliable 8 300000 ud-reliable 64 300000 uc-reliable 512 3000000 rc-reliable 64 300000"
+	transfers="$transfers uc-native 128 300000 ud-native 128 300000 rc-native 128 300000"
+	limit=7200
+fi
 # shellcheck disable=SC2086
-"$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time $limit "$@" --module "$module loopback=0" "$program" \
+"$root/tests/uml/run.sh" --kernel "$IBRELK_UML" --rxe --time $limit "$@" --module "$module loopback=0 allow_native=1" "$program" \
 	transfer $transfers &&
 	good=$((good + 1)) || status=$?
 echo "$good passed, $((2 - good)) failed"

@@ -382,9 +382,33 @@ std::uint64_t written(int device)
 	return all;
 }
 
-// One fault for each @step bytes that are allocated on the way of a message of @size bytes.
-int transfers(const char *name, std::uint32_t mode, std::uint64_t step, std::size_t size)
+struct transfer_mode {
+	const char *name;
+	std::uint32_t mode;
+	bool written; // fragments of long messages go into the receiver's memory
+};
+
+constexpr std::array<transfer_mode, 6> transfer_modes{{
+	{"uc-reliable", IBRELK_MODE_UC_RELIABLE, true},
+	{"uc-native", IBRELK_MODE_UC_NATIVE, true},
+	{"ud-reliable", IBRELK_MODE_UD_RELIABLE, false},
+	{"ud-native", IBRELK_MODE_UD_NATIVE, false},
+	{"rc-reliable", IBRELK_MODE_RC_RELIABLE, true},
+	{"rc-native", IBRELK_MODE_RC_NATIVE, true},
+}};
+
+const transfer_mode &mode_of(const std::string &name)
 {
+	for (const transfer_mode &mode : transfer_modes)
+		if (name == mode.name)
+			return mode;
+	fail("no such mode", EINVAL);
+}
+
+// One fault for each @step bytes that are allocated on the way of a message of @size bytes.
+int transfers(const transfer_mode &mode, std::uint64_t step, std::size_t size)
+{
+	const char *const name = mode.name;
 	const ip4 ips[] = {{10, 9, 0, 1}, {10, 9, 0, 2}};
 	descriptor device(open(IBRELK_DEVICE_PATH, O_RDWR | O_CLOEXEC));
 	ring rings[2];
@@ -395,7 +419,7 @@ int transfers(const char *name, std::uint32_t mode, std::uint64_t step, std::siz
 
 	for (int i = 0; i < 2; i++)
 		if (!rings[i].open(device.get()) ||
-			!open_endpoint(device.get(), rings[i].fd(), mode, ips[i], endpoint[i], addr[i]))
+			!open_endpoint(device.get(), rings[i].fd(), mode.mode, ips[i], endpoint[i], addr[i]))
 			fail("opening", errno);
 	peer.addr = addr[1];
 	if (!check("peer add", ioctl(endpoint[0].get(), IBRELK_IOC_PEER_ADD, &peer)))
@@ -423,7 +447,7 @@ int transfers(const char *name, std::uint32_t mode, std::uint64_t step, std::siz
 	std::printf("failnth: %s: %d faults, one at a time; %d messages of %zu bytes arrived all the same\n",
 		name, faults - 1, arrived - 1, size);
 	std::printf("failnth: %s: %d of them were written, in part at least\n", name, met);
-	if (mode == IBRELK_MODE_UC_RELIABLE ? met < (faults - 1) / 2 : met > 0) {
+	if (mode.written ? met < (faults - 1) / 2 : met > 0) {
 		std::printf("failnth: %s: that is not its way\n", name);
 		return 1;
 	}
@@ -445,10 +469,7 @@ int main(int argc, char **argv)
 		ends_lives = true;
 		int status = 0;
 		for (int i = 2; i + 2 < argc; i += 3)
-			status |= transfers(argv[i],
-				std::string(argv[i]) == "uc-reliable" ? IBRELK_MODE_UC_RELIABLE
-								      : IBRELK_MODE_UD_RELIABLE,
-				std::strtoull(argv[i + 1], nullptr, 0),
+			status |= transfers(mode_of(argv[i]), std::strtoull(argv[i + 1], nullptr, 0),
 				std::strtoull(argv[i + 2], nullptr, 0));
 		return status;
 	}
