@@ -30,7 +30,7 @@ demo: module user ## two nodes exchange verified messages over a lossy wire, the
 	@IBRELK_LAB_KERNEL=$(KERNEL) $(BUILD)/tests/cluster/ibrelk-demo
 
 check: module user ## all but what takes long: unit, fuzzers, simulator, model, KUnit in a debug kernel, two-node lab
-	@tests/check.sh fuzz+model+unit kunit+sim+steps+adapter+overlap lab
+	@tests/check.sh fuzz+model kunit+adapter+steps+unit lab+sim+overlap
 
 check-unit: user ## unit tests of the pure code and the library (ASan, UBSan)
 	@tests/check.sh unit
