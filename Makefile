@@ -50,7 +50,7 @@ check-kunit: user ## KUnit suites in a UML kernel with KASAN and lockdep
 check-lab: user ## self-tests on two QEMU nodes: 6.1, and a smoke run on 6.12
 	@tests/check.sh lab
 
-check-mpich: user ## MPICH over the libfabric provider, built from Debian's source package (cached)
+check-mpich: user ## MPICH and its own tests over the libfabric provider, built from Debian's source package (cached)
 	@tests/check.sh mpich
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP

@@ -252,7 +252,7 @@ part_kunit_long()
 }
 
 # Programs that look for messages without a pause: they leave no processor to another lab.
-busy="*Lammps.*:*Mpi.*:*Mpich.*:*Overlap*"
+busy="*Lammps.*:*Mpi.*:*Mpich*:*Overlap*"
 
 # cluster SERIES TESTS OTHERS: the cluster tests on a kernel that are TESTS and not OTHERS. What keeps processors busy has
 # them for itself; each half of the rest is in a lab of its own, as nodes wait for each other most of the time.
@@ -284,7 +284,7 @@ cluster()
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
 long+=":*Mpi.ping*:*Mpi.a_*:*Mpi.*/auto:*Mpi.point_to_point/*:*Mpi.one_sided*:*Suites.*"
-long+=":*Mpich.*:*Large.*:*Progress.stopped*reliable:*Progress.frozen*reliable"
+long+=":*Mpich*:*Large.*:*Progress.stopped*reliable:*Progress.frozen*reliable"
 long+=":*FenceEnds.*/uc_native:*FenceEnds.*/auto:*FenceSmp.*/uc_native:*FenceSmp.*/auto"
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 # What other modes, kernels or parts of every day's tests show as well.
@@ -307,10 +307,11 @@ part_lab()
 part_mpich()
 {
 	gtest_good=0 gtest_bad=0 gtest_skips=0
-	if IBRELK_MPICH=$("$root/tests/mpi/mpich.sh") && "$root/tests/mpi/mpich-programs.sh" "$IBRELK_MPICH" "$build/tests/mpich"; then
-		export IBRELK_MPICH
+	if IBRELK_MPICH=$("$root/tests/mpi/mpich.sh") && "$root/tests/mpi/mpich-programs.sh" "$IBRELK_MPICH" "$build/tests/mpich" &&
+		IBRELK_MPICH_SUITE=$("$root/tests/mpi/mpich-suite.sh" "$IBRELK_MPICH"); then
+		export IBRELK_MPICH IBRELK_MPICH_SUITE
 		"$root/tests/build-module.sh" 6.1 "$build/module-6.1" || gtest_bad=1
-		IBRELK_LAB_KERNEL=6.1 gtest "$build/tests/cluster/test_cluster" --gtest_filter='*Mpich.*'
+		IBRELK_LAB_KERNEL=6.1 gtest "$build/tests/cluster/test_cluster" --gtest_filter='*Mpich*'
 	else
 		gtest_bad=1
 	fi
@@ -324,8 +325,8 @@ part_lab_long()
 	gtest_good=0 gtest_bad=0 gtest_skips=0
 	gtest "$build/tests/lab/test_lab"
 	IBRELK_LAB_KERNEL=6.12 gtest "$build/tests/lab/test_lab"
-	IBRELK_SOAK_S=${soak_s:-3600} cluster 6.1 '*' '*Mpich.*' || gtest_bad=$((gtest_bad + 1))
-	IBRELK_SOAK_S=${soak_s:-600} cluster 6.12 '*' '*Mpich.*' || gtest_bad=$((gtest_bad + 1))
+	IBRELK_SOAK_S=${soak_s:-3600} cluster 6.1 '*' '*Mpich*' || gtest_bad=$((gtest_bad + 1))
+	IBRELK_SOAK_S=${soak_s:-600} cluster 6.12 '*' '*Mpich*' || gtest_bad=$((gtest_bad + 1))
 	echo "$gtest_good passed, $gtest_bad failed, $gtest_skips skipped"
 	[ "$gtest_bad" -eq 0 ] && [ "$gtest_good" -gt 0 ]
 }

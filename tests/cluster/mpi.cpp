@@ -42,7 +42,8 @@ std::string command(const Job &job)
 		return fmt::format(
 			"FI_IBRELK_MODE={} {}/mpiexec.sh {} {} {}/user/lib/ofi {},{} -n {} -ppn {} {} {}",
 			job.mode, scripts, job.mpich, keys, IBRELK_BUILD, lab::Lab::address(1),
-			lab::Lab::address(2), 2 * job.ranks, job.ranks, job.options, job.program);
+			lab::Lab::address(2), job.in_all ? job.in_all : 2 * job.ranks, job.ranks, job.options,
+			job.program);
 	return fmt::format("FI_IBRELK_MODE={} {}/mpirun.sh {} {}/user/lib/ofi '{}' {}:{},{}:{} {} {}",
 		job.mode, scripts, keys, IBRELK_BUILD, job.over, lab::Lab::address(1), job.ranks,
 		lab::Lab::address(2), job.ranks, job.options, job.program);

@@ -16,6 +16,7 @@ struct Job {
 	std::string mode = "auto";   // of ibrelk
 	std::string over = "ibrelk"; // or another network that mpirun.sh knows
 	int ranks = 1;               // of each node
+	int in_all = 0;              // of both, if node 2 has fewer; MPICH only
 	std::string options{};       // more for mpirun
 	std::string mpich{};         // folder of an MPICH, instead of Open MPI
 };

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -417,6 +419,95 @@ TEST_P(Mpich, a_rank_is_stopped)
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpich, testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
+
+// A test that comes with MPICH, as its list has it: tests/mpi/mpich-suite.sh builds them.
+struct Own {
+	std::string folder{};
+	std::string program{}; // with its arguments
+	std::string options{}; // of mpiexec: its environment
+	int ranks = 0;
+	int limit_s = 300;
+};
+
+// Those of two to four ranks: more would wait for each other's polling, on one processor. Without those that
+// are expected to fail over libfabric, as they cancel what was sent, and those that want more memory than
+// nodes have.
+std::vector<Own> own_tests()
+{
+	const char *suite = std::getenv("IBRELK_MPICH_SUITE");
+	std::vector<Own> all;
+
+	for (const std::string folder : {"pt2pt", "rma"}) {
+		std::ifstream list(fmt::format("{}/{}/testlist", suite ? suite : "", folder));
+		std::string line, word;
+
+		while (std::getline(list, line)) {
+			std::istringstream words(line);
+			Own test{.folder = fmt::format("{}/{}", suite, folder)};
+			bool wanted = true;
+
+			if (!(words >> test.program >> test.ranks) || test.program.starts_with('#'))
+				continue;
+			while (words >> word) {
+				const std::string name = word.substr(0, word.find('='));
+				const std::string value = word.substr(std::min(name.size() + 1, word.size()));
+
+				if (name == "arg")
+					test.program += " '" + value + "'";
+				else if (name == "env")
+					test.options +=
+						fmt::format(" -genv {} {}", value.substr(0, value.find('=')),
+							value.substr(value.find('=') + 1));
+				else if (name == "timeLimit") // of machines that are not emulated
+					test.limit_s = std::max(test.limit_s, 3 * std::stoi(value));
+				else if (name == "xfail" || name == "mem")
+					wanted = false;
+			}
+			if (wanted && test.ranks >= 2 && test.ranks <= 4)
+				all.push_back(test);
+		}
+	}
+	return all;
+}
+
+class MpichOwn : public MpiTest, public testing::WithParamInterface<Own>
+{
+};
+
+// While packets are lost, too; that of few packets some are is not looked at.
+TEST_P(MpichOwn, passes)
+{
+	const Own &test = GetParam();
+	const char *mpich = std::getenv("IBRELK_MPICH");
+
+	if (!mpich)
+		throw lab::Error("IBRELK_MPICH is not set: run this by `make check-mpich`");
+	for (int node : {1, 2})
+		lab().set_fault(node, "loss 1%");
+
+	const Result result = lab().run(1,
+		mpi::command({.program = "./" + test.program,
+			.ranks = (test.ranks + 1) / 2,
+			.in_all = test.ranks,
+			.options = fmt::format("-wdir {}{}", test.folder, test.options),
+			.mpich = mpich}),
+		Duration(test.limit_s));
+
+	EXPECT_EQ(result.status, 0) << result.output;
+	EXPECT_NE(result.output.find("No Errors"), std::string::npos) << result.output;
+}
+
+std::string own_name(const testing::TestParamInfo<Own> &info)
+{
+	const Own &test = info.param;
+
+	return fmt::format("{}_{}_{}_{}", test.folder.substr(test.folder.rfind('/') + 1),
+		test_name(test.program.substr(0, test.program.find(' '))), test.ranks, info.index);
+}
+
+// None without that folder.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MpichOwn);
+INSTANTIATE_TEST_SUITE_P(Tests, MpichOwn, testing::ValuesIn(own_tests()), own_name);
 
 } // namespace
 

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Builds the tests that come with MPICH, of messages between two processes and of windows.
+#
+# usage: mpich-suite.sh MPICH_FOLDER        prints the folder that they are in, in the cache
+set -eu
+
+me=${0##*/}
+here=$(cd "$(dirname "$0")" && pwd -P)
+mpich=$1
+cache=$(dirname "$mpich")
+hash=$(grep -v '^[[:space:]]*#' "$here/$me" | sha256sum | cut -c 1-12)
+final=$mpich-suite-$hash
+if [ ! -d "$final" ]; then
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	cd "$work"
+	"$here/source.sh" mpich >&2
+	dpkg-source --no-check -x ./*.dsc tree >&2
+	cd tree/test/mpi
+	if ! {
+		./configure --with-mpi="$mpich" --disable-fortran --disable-cxx &&
+			make -j"$(nproc)" -C util && make -j"$(nproc)" -C dtpools &&
+			make -j"$(nproc)" -C pt2pt all && make -j"$(nproc)" -C rma all
+	} >"$cache/mpich-suite.log" 2>&1; then
+		tail -n 40 "$cache/mpich-suite.log" >&2
+		echo "$me: failed, see $cache/mpich-suite.log" >&2
+		exit 1
+	fi
+	find pt2pt rma -name '*.o' -delete
+	# Their lists are what is run: without one nothing would be, and nobody would notice.
+	for folder in pt2pt rma; do
+		[ -s $folder/testlist ] || { echo "$me: $folder/testlist is missing" >&2; exit 1; }
+	done
+	rm -rf "$final.new"
+	mkdir "$final.new"
+	mv pt2pt rma "$final.new"
+	mv "$final.new" "$final"
+fi
+echo "$final"
