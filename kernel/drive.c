@@ -5,9 +5,9 @@
  * engine lets go (control first, then repeats, then requests for flows, messages and windows of transfers by turns),
  * acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
- * Short fragments that are waiting when the drive runs share packets. When the drive ends, all that may go is gone.
- * Who waits for company does so before: after a batch of short messages of a stream the drive may be put off for a
- * moment (ibr_path_drive_soon()), until a packet is full or anything else happens to the path.
+ * Fragments that are waiting when the drive runs share packets. When the drive ends, all that may go is gone. Who waits
+ * for company does so before: after a batch of short messages of a stream the drive may be put off for a moment
+ * (ibr_path_drive_soon()), until a packet is full or anything else happens to the path.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -28,7 +28,7 @@
 
 bool ibr_aggregate = true;
 module_param_named(aggregate, ibr_aggregate, bool, 0644);
-MODULE_PARM_DESC(aggregate, "short messages that wait for the same path travel in one packet");
+MODULE_PARM_DESC(aggregate, "messages that wait for the same path travel in one packet, as far as they fit");
 
 static int coalesce_us = -1;
 module_param(coalesce_us, int, 0644);
@@ -46,19 +46,38 @@ static bool path_more(const struct ibr_path *path)
 	       !list_empty(&path->ready) || !list_empty(&path->bulk);
 }
 
-/* What a fragment takes of the slot; a long payload travels from where it lies. */
-static u32 frag_bytes(u32 payload)
+/* The longest packet of this life: the peer may take longer ones by now, and shorter ones again later. */
+static u32 packet_bytes(const struct ibr_path *path)
 {
-	return sizeof(struct wire_frame) + (payload <= IBR_FRAG_SMALL ? payload : 0);
+	return sizeof(struct wire_header) + sizeof(struct wire_frame) + path->payload_max;
+}
+
+/* A payload that is long travels from where it lies, and so does what comes behind one: their order is the frames'. */
+static bool payload_apart(u32 apart, u32 payload)
+{
+	return payload > (apart ? 0 : IBR_FRAG_SMALL);
+}
+
+/* Bytes of payload for which there is room with one more frame; negative: not even for that. */
+static int packet_room(const struct ibr_path *path, enum rel_kind kind)
+{
+	const struct ibr_packet *packet = &path->packet;
+
+	if (!packet->slot || packet->kind != kind || packet->frames == WIRE_FRAMES_MAX ||
+	    packet->bytes + sizeof(struct wire_frame) > IBR_SLOT_BYTES)
+		return -1;
+	return (int)packet_bytes(path) - packet->bytes - packet->apart_bytes - (int)sizeof(struct wire_frame);
 }
 
 static bool packet_takes(const struct ibr_path *path, enum rel_kind kind, u32 payload)
 {
 	const struct ibr_packet *packet = &path->packet;
-	u32 room = min_t(u32, IBR_SLOT_BYTES, path->remote.packet_max);
 
-	return packet->slot && packet->kind == kind && packet->frames < WIRE_FRAMES_MAX &&
-	       payload <= IBR_FRAG_SMALL && packet->bytes + frag_bytes(payload) <= room;
+	if ((int)payload > packet_room(path, kind))
+		return false;
+	if (payload_apart(packet->apart, payload))
+		return READ_ONCE(ibr_aggregate) && packet->apart < packet->slot->frags_max;
+	return packet->bytes + sizeof(struct wire_frame) + payload <= IBR_SLOT_BYTES;
 }
 
 /*
@@ -67,25 +86,27 @@ static bool packet_takes(const struct ibr_path *path, enum rel_kind kind, u32 pa
  */
 static bool frag_shares(const struct ibr_path *path, const struct ibr_frag *frag)
 {
-	return frag->payload_len <= IBR_FRAG_SMALL && !path->native &&
-	       (frag->control || READ_ONCE(ibr_aggregate));
+	return !path->native && (frag->control || READ_ONCE(ibr_aggregate));
 }
 
-/* Write the frames and the short payloads behind the header. Return: a fragment whose payload is long, or NULL. */
-static struct ibr_frag *packet_fill(const struct ibr_packet *packet, struct wire_header *header)
+/* Write the frames behind the header, and the short payloads; and say where the others are. */
+static void packet_fill(struct ibr_packet *packet, struct wire_header *header)
 {
 	struct wire_frame *frame = (struct wire_frame *)(header + 1);
 	u8 *payload = (u8 *)(frame + packet->frames);
+	struct ibr_slot *slot = packet->slot;
 	struct ibr_frag *frag;
 
+	slot->frags = 0;
 	for (frag = packet->first; frag; frag = frag->next) {
 		memcpy(frame++, &frag->frame, sizeof(*frame));
-		if (frag->payload_len > IBR_FRAG_SMALL)
-			return frag;
+		if (payload_apart(slot->frags, frag->payload_len)) {
+			slot->frag[slot->frags++] = frag;
+			continue;
+		}
 		memcpy(payload, frag->payload, frag->payload_len);
 		payload += frag->payload_len;
 	}
-	return NULL;
 }
 
 /* Number the packet that has been assembled, and queue it. */
@@ -98,15 +119,15 @@ static void packet_send(struct ibr_path *path)
 
 	if (!slot)
 		return;
-	packet->slot = NULL;
 	header = slot->header;
 	rel_send(&path->rel, packet->kind, packet->first, path_more(path), path->now, header);
 	header->token = cpu_to_le32(path->remote.token);
 	header->header_len = cpu_to_le16(sizeof(*header) + packet->frames * sizeof(struct wire_frame));
 	header->frames = cpu_to_le16(packet->frames);
-	frag = packet_fill(packet, header);
+	packet_fill(packet, header);
 	wire_seal(header, path->remote.secret);
-	path->transport->post(path, slot, packet->bytes, frag);
+	packet->slot = NULL;
+	path->transport->post(path, slot, packet->bytes);
 
 	for (frag = packet->first; frag; frag = next) {
 		next = frag->next;
@@ -158,6 +179,14 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload)
 	return path_can_begin(path, kind);
 }
 
+u32 ibr_path_room(const struct ibr_path *path)
+{
+	const struct ibr_packet *packet = &path->packet;
+	int room = packet_room(path, path_kind(path, false));
+
+	return room > 0 && packet->apart < packet->slot->frags_max && READ_ONCE(ibr_aggregate) ? room : 0;
+}
+
 bool ibr_path_can_write(struct ibr_path *path)
 {
 	return path->state == IBRELK_PATH_UP && path_can_begin(path, path_kind(path, false));
@@ -178,10 +207,18 @@ bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag)
 		packet->kind = path_kind(path, frag->control);
 		packet->frames = 0;
 		packet->bytes = sizeof(struct wire_header);
+		packet->apart = 0;
+		packet->apart_bytes = 0;
 	}
 	packet->last = frag;
 	packet->frames++;
-	packet->bytes += frag_bytes(frag->payload_len);
+	packet->bytes += sizeof(struct wire_frame);
+	if (payload_apart(packet->apart, frag->payload_len)) {
+		packet->apart++;
+		packet->apart_bytes += frag->payload_len;
+	} else {
+		packet->bytes += frag->payload_len;
+	}
 	if (!frag_shares(path, frag))
 		packet_send(path);
 	return true;
@@ -295,16 +332,17 @@ static bool drive_opening(struct ibr_path *path)
 }
 
 /* What has nothing more to send is not ready. */
-static bool flow_goes_on(struct ibr_outflow *flow)
+static bool flow_goes_on(const struct ibr_path *path, struct ibr_outflow *flow)
 {
 	if (list_empty(&flow->queue))
 		list_del_init(&flow->ready);
-	return !list_empty(&flow->ready) && !flow->patient_until;
+	return list_is_first(&flow->ready, &path->ready);
 }
 
 /*
- * The turn of the first flow: a message, and more as long as they find room in the same packet. Once the first one is
- * sent it has had its turn, whatever becomes of the others. Return: false when blocked.
+ * The turn of the first flow: a message, and more until the packet in which it ends is full, or is sent since the next
+ * one did not find room. Once the first one is sent it has had its turn, whatever becomes of the others. Return: false
+ * when blocked.
  */
 static bool drive_flow(struct ibr_path *path)
 {
@@ -317,11 +355,12 @@ static bool drive_flow(struct ibr_path *path)
 	turn = ibr_send_start(path, flow);
 	slot = path->packet.slot;
 	sent = turn;
-	while (flow_goes_on(flow) && sent && slot && slot == path->packet.slot)
+	while (flow_goes_on(path, flow) && sent && slot && slot == path->packet.slot &&
+	       packet_room(path, path->packet.kind) >= 0)
 		sent = ibr_send_start(path, flow);
 	if (turn && path->flow_turns)
 		path->flow_turns--;
-	if (turn && flow_goes_on(flow))
+	if (turn && flow_goes_on(path, flow))
 		list_move_tail(&flow->ready, &path->ready);
 	ibr_outflow_put(flow);
 	return sent;
@@ -388,7 +427,7 @@ static void drive_control(struct ibr_path *path)
 		header->header_len = cpu_to_le16(sizeof(*header));
 		header->frames = 0;
 		wire_seal(header, path->remote.secret);
-		transport->post(path, slot, sizeof(*header), NULL);
+		transport->post(path, slot, sizeof(*header));
 	}
 }
 
@@ -481,7 +520,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 void ibr_path_hold(struct ibr_path *path, u32 payload)
 {
 	/* As many as a packet has frames fill one, however short they are. */
-	path->held += max_t(u32, frag_bytes(payload), HOLD_BYTES / WIRE_FRAMES_MAX);
+	path->held += max_t(u32, sizeof(struct wire_frame) + payload, HOLD_BYTES / WIRE_FRAMES_MAX);
 }
 
 void ibr_path_urge(struct ibr_path *path)
@@ -492,7 +531,7 @@ void ibr_path_urge(struct ibr_path *path)
 static u64 drive_patience_ns(const struct ibr_path *path)
 {
 	int wait_us = READ_ONCE(coalesce_us);
-	u32 spare = IBR_SLOT_BYTES - min_t(u32, IBR_SLOT_BYTES, path->remote.packet_max);
+	u32 spare = IBR_SLOT_BYTES - min_t(u32, IBR_SLOT_BYTES, packet_bytes(path));
 
 	if (!READ_ONCE(ibr_aggregate) || path->state != IBRELK_PATH_UP || path->removed ||
 	    !rel_in_flight(&path->rel) || path->held + spare >= HOLD_BYTES)

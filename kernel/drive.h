@@ -51,6 +51,14 @@ bool ibr_path_can_emit(struct ibr_path *path, bool control, u32 payload);
  */
 bool ibr_path_emit(struct ibr_path *path, struct ibr_frag *frag);
 
+/**
+ * ibr_path_room() - how much of a message that is cut up anyway may go in the packet that is being assembled
+ * @path: path
+ *
+ * Return: bytes of payload, 0: there is no such packet, or nothing goes along. Context: path->lock held
+ */
+u32 ibr_path_room(const struct ibr_path *path);
+
 /** ibr_path_can_write() - the same for ibr_path_write(), or ibr_path_emit() of what it refuses. Context: as above */
 bool ibr_path_can_write(struct ibr_path *path);
 

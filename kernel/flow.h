@@ -29,7 +29,7 @@ struct ibr_mr;
 #define IBR_HEADERS_MAX		(256u << 10)	/* ... and all flows of an endpoint together, but for one each */
 #define IBR_CONTROL_MAX		(256u << 10)	/* fragments that wait on a path; beyond it the peer is no honest one */
 #define IBR_CONTROL_CROWD	(IBR_CONTROL_MAX / 2)	/* ... before closed endpoints end their flows at once */
-#define IBR_EAGER_FRAGS_MAX	60		/* so that 64 bits can tell an eager message's fragments apart */
+#define IBR_EAGER_FRAGS_MAX	60		/* full ones of an eager message; 64 bits have to tell all apart */
 #define IBR_MISSING_MAX		64u	/* native modes: messages passed over that a flow remembers */
 #define IBR_UNITS_MAX		1024		/* fragments of one window of a transfer */
 #define IBR_WINDOWS		4		/* windows of a transfer that are under way */

@@ -16,7 +16,7 @@ struct ibr_inflow;
 struct ibr_outflow;
 struct ibr_send;
 
-#define IBR_FRAG_SMALL		168	/* payload up to this is copied into the slot: one SGE */
+#define IBR_FRAG_SMALL		168	/* payload up to this is copied into the slot, but behind a longer one */
 #define IBR_FRAG_PAYLOAD_MAX	4096
 #define IBR_FRAG_BATCH		64	/* most control frames queued at a time in process context */
 

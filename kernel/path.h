@@ -76,7 +76,9 @@ struct ibr_share {
  * @last: the last of them
  * @kind: of all of them
  * @frames: how many they are
- * @bytes: of the slot in use, or, with one fragment that does not fit, of its headers
+ * @bytes: of the slot in use: headers and short payloads
+ * @apart: payloads that travel from where they lie, and all that have some behind the first of these
+ * @apart_bytes: of them
  */
 struct ibr_packet {
 	struct ibr_slot *slot;
@@ -85,6 +87,8 @@ struct ibr_packet {
 	enum rel_kind kind;
 	u16 frames;
 	u16 bytes;
+	u16 apart;
+	u16 apart_bytes;
 };
 
 /**

@@ -14,6 +14,8 @@
 #include "flow.h"
 #include "params.h"
 
+#define PIECE_MIN	512	/* bytes; a shorter one is not worth the work that it makes at the other end */
+
 unsigned int ibr_credit_wait_us = 5000;
 module_param_named(credit_wait_us, ibr_credit_wait_us, uint, 0644);
 MODULE_PARM_DESC(credit_wait_us, "how long messages wait for eager credit before they go by RTS, us; 0: not at all");
@@ -483,6 +485,25 @@ static struct ibr_frag *send_eager_frag(struct ibr_send *send)
 	return frag;
 }
 
+/*
+ * Bytes of the next piece: a packet's. A message that is cut up anyway begins in the packet that is being assembled,
+ * behind the end of the one before it. (The receiver tells pieces apart by the 64th of the message in which they begin.)
+ */
+static_assert(PIECE_MIN >= IBR_EAGER_MAX_LIMIT / 64);
+
+static u32 send_eager_piece(const struct ibr_path *path, const struct ibr_send *send)
+{
+	u32 rest = send->length - send->offset;
+	u32 room;
+
+	if (rest > path->payload_max && !send->offset) {
+		room = ibr_path_room(path);
+		if (room >= PIECE_MIN)
+			return room;
+	}
+	return min(rest, path->payload_max);
+}
+
 static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct ibr_send *send)
 {
 	u32 cost = ibr_message_cost(send->length);
@@ -491,7 +512,7 @@ static bool send_eager(struct ibr_path *path, struct ibr_outflow *flow, struct i
 	u32 length;
 
 	do {
-		length = min_t(u64, send->length - send->offset, path->payload_max);
+		length = send_eager_piece(path, send);
 		if (!ibr_path_can_emit(path, false, length))
 			return false;
 		frag = send_eager_frag(send);

@@ -12,12 +12,12 @@ static struct ibr_slot *auto_slot(struct ibr_path *path)
 	return path->lane.qp ? ibr_qp_slot(path->lane.qp, NULL) : ibr_verbs_slot(path);
 }
 
-static void auto_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+static void auto_post(struct ibr_path *path, struct ibr_slot *slot, u32 length)
 {
 	if (path->lane.qp)
-		ibr_qp_post(path->lane.qp, slot, length, frag);
+		ibr_qp_post(path->lane.qp, slot, length);
 	else
-		ibr_ud_post(path, slot, length, frag);
+		ibr_ud_post(path, slot, length);
 }
 
 static struct ibr_qp *auto_rdma(struct ibr_path *path)

@@ -55,16 +55,18 @@ static struct ibr_slot *loop_slot(struct ibr_path *path)
 	return &loop->slots[loop->head % LOOP_SLOTS].slot;
 }
 
-static void loop_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+static void loop_post(struct ibr_path *path, struct ibr_slot *slot, u32 length)
 {
 	struct loop *loop = path->transport_data;
 	struct loop_slot *to = container_of(slot, struct loop_slot, slot);
+	int i;
 
 	to->length = length;
-	if (frag) {
-		memcpy(to->packet + length, frag->payload, frag->payload_len);
-		to->length += frag->payload_len;
+	for (i = 0; i < slot->frags; i++) {
+		memcpy(to->packet + to->length, slot->frag[i]->payload, slot->frag[i]->payload_len);
+		to->length += slot->frag[i]->payload_len;
 	}
+	slot->frags = 0;
 	/* Pairs with loop_deliver(): the packet is complete before it counts as posted. */
 	smp_store_release(&loop->head, loop->head + 1);
 }
@@ -133,8 +135,10 @@ static int loop_connect(struct ibr_path *path)
 	loop->head = IBR_COUNTERS_START;
 	loop->tail = IBR_COUNTERS_START;
 	tasklet_setup(&loop->tasklet, loop_deliver);
-	for (i = 0; i < LOOP_SLOTS; i++)
+	for (i = 0; i < LOOP_SLOTS; i++) {
 		loop->slots[i].slot.header = loop->slots[i].packet;
+		loop->slots[i].slot.frags_max = IBR_SLOT_PAYLOADS;
+	}
 	if (!ibr_path_connected(path, &remote, NULL, loop)) {
 		kvfree(loop);
 		return 0;	/* another attempt has been asked for */

@@ -17,20 +17,26 @@ struct ibr_qp;
 
 #define IBR_CREDIT_PKTS	64	/* data packets that a path takes at a time, at most */
 #define IBR_SLOT_BYTES	1024	/* packet header, frames, and their payloads of up to IBR_FRAG_SMALL each */
+#define IBR_SLOT_PAYLOADS	3	/* other payloads of a packet, at most */
 
 /**
  * struct ibr_slot - a send work request
  * @header: IBR_SLOT_BYTES of memory, DMA-mapped where there is an adapter, zero cost to write
  * @dma: its DMA address
- * @frag: whose payload is the second SGE, with a reference while it is posted; or NULL
+ * @frag: whose payloads follow what is at @header, from where they lie. Set by who posts a packet; the transport has a
+ *	reference to each meanwhile, and to that of an RDMA write
+ * @frags: how many
+ * @frags_max: how many the adapter takes, 1 to IBR_SLOT_PAYLOADS
  * @index: of the slot in its queue pair
  *
- * All but @header is the transport's.
+ * All but @header, @frag and @frags is the transport's.
  */
 struct ibr_slot {
 	void *header;
 	dma_addr_t dma;
-	struct ibr_frag *frag;
+	struct ibr_frag *frag[IBR_SLOT_PAYLOADS];
+	u16 frags;
+	u16 frags_max;
 	u32 index;
 };
 
@@ -40,9 +46,8 @@ struct ibr_slot {
  * @type: of the queue pair that a path cannot be without; loop, which needs none: IB_QPT_UD
  * @slot: a free slot, or NULL: the send queue is full; ibr_path_drive() will be called when there is
  *	room. Context: connection lock held
- * @post: queue a packet: @length bytes at slot->header (the headers, and payload if it is small),
- *	then, if @frag is not NULL, its payload as a second SGE (the transport takes a reference for the
- *	life of the work request). Errors are reported by ibr_path_broken(), later. Context: connection lock held
+ * @post: queue a packet: @length bytes at slot->header (the headers, and payloads that are small), then the payloads
+ *	of slot->frag. Errors are reported by ibr_path_broken(), later. Context: connection lock held
  * @rdma: the queue pair by which both ends may write to one another's memory, and of which @slot gives slots; NULL:
  *	there is none now. Context: connection lock held
  * @late_write_breaks: what is written too late, when its key has ended, ends the connection (a reliable one), and is
@@ -57,7 +62,7 @@ struct ibr_transport {
 	const char *name;
 	enum ib_qp_type type;
 	struct ibr_slot *(*slot)(struct ibr_path *path);
-	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+	void (*post)(struct ibr_path *path, struct ibr_slot *slot, u32 length);
 	struct ibr_qp *(*rdma)(struct ibr_path *path);
 	bool late_write_breaks;
 	void (*flush)(struct ibr_path *path);

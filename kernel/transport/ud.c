@@ -8,7 +8,7 @@
 #include "../path.h"
 #include "verbs.h"
 
-void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
 	struct ibr_dest *dest = path->transport_data;
@@ -19,7 +19,7 @@ void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struc
 	send->wr.ah = dest->ah;
 	send->wr.remote_qpn = dest->qpn;
 	send->wr.remote_qkey = IBR_QKEY;
-	ibr_verbs_post(path, slot, length, frag);
+	ibr_verbs_post(path, slot, length);
 }
 
 const struct ibr_transport ibr_transport_ud = {

@@ -37,7 +37,8 @@
 #define POLL_BUDGET		64
 #define BUSY_BUDGET		16
 #define SIGNAL_EVERY		8
-#define PACKET_SEGMENTS		2	/* of a work request: header and payload */
+#define PACKET_SEGMENTS_MIN	2
+#define PACKET_SEGMENTS		(1 + IBR_SLOT_PAYLOADS)	/* of a work request: header and payloads */
 #define SEND_DEPTH		128
 #define SEND_DEPTH_UD		512
 /* Data, the half of it again for repeats that credits do not see, acknowledgements and control. */
@@ -304,21 +305,29 @@ static void slot_unmap_write(struct ibr_qp *qp, struct ibr_send_slot *send)
 	send->wr.wr.opcode = IB_WR_SEND;
 }
 
+/* The payloads of the first @frags fragments. */
+static void slot_unmap(struct ibr_qp *qp, struct ibr_send_slot *send, int frags)
+{
+	while (frags) {
+		struct ib_sge *sge = &send->sge[frags--];
+
+		ib_dma_unmap_single(qp->device->ib, sge->addr, sge->length, DMA_TO_DEVICE);
+	}
+}
+
 /* Context: qp->lock held. */
 static void slot_release(struct ibr_qp *qp, struct ibr_send_slot *send)
 {
-	struct ibr_frag *frag = send->slot.frag;
+	struct ibr_slot *slot = &send->slot;
 
 	if (unlikely(send->writes)) {
 		slot_unmap_write(qp, send);
-		ibr_umem_read_end(&frag->send->umem);
-	} else if (frag) {
-		ib_dma_unmap_single(qp->device->ib, send->frag_dma, send->frag_len, DMA_TO_DEVICE);
+		ibr_umem_read_end(&slot->frag[0]->send->umem);
+	} else {
+		slot_unmap(qp, send, slot->frags);
 	}
-	if (frag) {
-		send->slot.frag = NULL;
-		ibr_frag_put(frag);
-	}
+	while (slot->frags)
+		ibr_frag_put(slot->frag[--slot->frags]);
 	if (send->dest) {
 		ibr_dest_put(send->dest);
 		send->dest = NULL;
@@ -433,20 +442,26 @@ out:
 	return slot;
 }
 
-/* Second part of the work request: the fragment's payload, where it lies. */
-static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send, struct ibr_frag *frag)
+/* The other parts of the work request: payloads of fragments, where they lie. */
+static int slot_attach(struct ibr_qp *qp, struct ibr_send_slot *send)
 {
 	struct ib_device *ib = qp->device->ib;
+	struct ibr_slot *slot = &send->slot;
+	int i;
 
-	send->frag_len = frag->payload_len;
-	send->frag_dma = ib_dma_map_single(ib, frag->payload, frag->payload_len, DMA_TO_DEVICE);
-	if (ib_dma_mapping_error(ib, send->frag_dma))
-		return -ENOMEM;
-	ibr_frag_get(frag);
-	send->slot.frag = frag;
-	send->sge[1].addr = send->frag_dma;
-	send->sge[1].length = frag->payload_len;
-	send->wr.wr.num_sge = 2;
+	for (i = 0; i < slot->frags; i++) {
+		struct ib_sge *sge = &send->sge[1 + i];
+
+		sge->length = slot->frag[i]->payload_len;
+		sge->addr = ib_dma_map_single(ib, slot->frag[i]->payload, sge->length, DMA_TO_DEVICE);
+		if (ib_dma_mapping_error(ib, sge->addr)) {
+			slot_unmap(qp, send, i);
+			return -ENOMEM;
+		}
+	}
+	for (i = 0; i < slot->frags; i++)
+		ibr_frag_get(slot->frag[i]);
+	send->wr.wr.num_sge = 1 + slot->frags;
 	return 0;
 }
 
@@ -457,7 +472,7 @@ static void qp_chain(struct ibr_qp *qp, struct ibr_send_slot *send)
 
 	wr->wr_id = qp->posted;
 	qp->order[qp->posted++ % qp->send_depth] = send->slot.index;
-	qp->holds |= !!send->slot.frag;
+	qp->holds |= !!send->slot.frags;
 	if (++qp->unsignalled >= SIGNAL_EVERY) {
 		wr->send_flags = IB_SEND_SIGNALED;
 		qp->unsignalled = 0;
@@ -485,23 +500,24 @@ static void qp_unmapped(struct ibr_qp *qp, struct ibr_send_slot *send)
 			    qp->type == IB_QPT_RC ? "sent by another connection" : "lost, and repeated");
 }
 
-void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length)
 {
 	struct ibr_send_slot *send = container_of(slot, struct ibr_send_slot, slot);
 	struct ib_send_wr *wr = &send->wr.wr;
 
 	send->sge[0].length = length;
-	wr->num_sge = 1;
 	wr->send_flags = 0;
 	wr->next = NULL;
 	ib_dma_sync_single_for_device(qp->device->ib, slot->dma, length, DMA_TO_DEVICE);
 
 	spin_lock(&qp->lock);
 	if (unlikely(qp->closed)) {
+		slot->frags = 0;
 		slot_release(qp, send);
 		goto out;
 	}
-	if (frag && unlikely(slot_attach(qp, send, frag))) {
+	if (unlikely(slot_attach(qp, send))) {
+		slot->frags = 0;
 		qp_unmapped(qp, send);
 		goto out;
 	}
@@ -530,7 +546,8 @@ static int slot_attach_write(struct ibr_qp *qp, struct ibr_send_slot *send, cons
 		send->writes++;
 	}
 	ibr_frag_get(frag);
-	send->slot.frag = frag;
+	send->slot.frag[0] = frag;
+	send->slot.frags = 1;
 	ibr_umem_read_begin(&frag->send->umem);
 	return 0;
 }
@@ -612,9 +629,9 @@ struct ibr_slot *ibr_verbs_slot(struct ibr_path *path)
 	return path->qp ? ibr_qp_slot(path->qp, path->transport_data) : NULL;
 }
 
-void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag)
+void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length)
 {
-	ibr_qp_post(path->qp, slot, length, frag);
+	ibr_qp_post(path->qp, slot, length);
 }
 
 struct ibr_qp *ibr_verbs_rdma(struct ibr_path *path)
@@ -1000,6 +1017,7 @@ static void qp_prepare(struct ibr_qp *qp)
 
 		send->slot.header = area_piece(&qp->send_area, i, &send->slot.dma);
 		send->slot.index = i;
+		send->slot.frags_max = min_t(u32, qp->segments - 1, IBR_SLOT_PAYLOADS);
 		send->sge[0].addr = send->slot.dma;
 		for (k = 0; k < ARRAY_SIZE(send->sge); k++)
 			send->sge[k].lkey = lkey;
@@ -1094,8 +1112,8 @@ struct ibr_qp *ibr_qp_create(struct ibr_port *port, struct ibr_path *path, enum 
 	qp->device = port->device;
 	qp->port = port;
 	qp->type = type;
-	/* Header and payload; for a write, as many as there may be. Some adapters have three. */
-	qp->segments = ud ? PACKET_SEGMENTS : min_t(u32, IBR_WRITE_SEGMENTS, qp->device->ib->attrs.max_send_sge);
+	/* Header and payloads; for a write, as many as there may be. Some adapters have three. */
+	qp->segments = min_t(u32, ud ? PACKET_SEGMENTS : IBR_WRITE_SEGMENTS, qp->device->ib->attrs.max_send_sge);
 	qp->packet_max = packet_max;
 	qp->grh = ud ? sizeof(struct ib_grh) : 0;
 	/* A power of two, so that the place of a work request in @order does not jump when its number wraps. */
@@ -1512,7 +1530,7 @@ bool ibr_qp_probe(struct ib_device *ib, struct ib_pd *pd, enum ib_qp_type type)
 		.cap = {
 			.max_send_wr = 2,
 			.max_recv_wr = 2,
-			.max_send_sge = PACKET_SEGMENTS,
+			.max_send_sge = PACKET_SEGMENTS_MIN,
 			.max_recv_sge = 1,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,

@@ -142,10 +142,8 @@ struct ibr_area {
  * @slot: the part that the drive sees
  * @wr: what the adapter gets; connections use only its .wr ...
  * @write: ... unless it is an RDMA write
- * @sge: the header, and the fragment's payload; of an RDMA write, the memory that it takes from
+ * @sge: the header, and the fragments' payloads, which are mapped; of an RDMA write, the memory that it takes from
  * @writes: entries of @sge that are user memory, which is mapped; 0: it is no RDMA write
- * @frag_dma: mapping of the fragment's payload, if there is one
- * @frag_len: bytes of it
  * @dest: UD: where it goes, with a reference while posted
  */
 struct ibr_send_slot {
@@ -156,10 +154,10 @@ struct ibr_send_slot {
 	};
 	struct ib_sge sge[IBR_WRITE_SEGMENTS];
 	int writes;
-	dma_addr_t frag_dma;
-	u32 frag_len;
 	struct ibr_dest *dest;
 };
+
+static_assert(1 + IBR_SLOT_PAYLOADS <= IBR_WRITE_SEGMENTS);
 
 /** struct ibr_recv_slot - a receive buffer */
 struct ibr_recv_slot {
@@ -384,7 +382,7 @@ void ibr_dest_put(struct ibr_dest *dest);
 
 /* What the ops of the transports do with a queue pair; @dest: datagrams: where they go. Contexts as in transport.h. */
 struct ibr_slot *ibr_qp_slot(struct ibr_qp *qp, struct ibr_dest *dest);
-void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+void ibr_qp_post(struct ibr_qp *qp, struct ibr_slot *slot, u32 length);
 /**
  * ibr_qp_write() - likewise: an RDMA write with an immediate value
  * @qp: of a connection
@@ -404,11 +402,10 @@ void ibr_qp_flush(struct ibr_qp *qp);
 
 /* The ops themselves, for the path's own queue pair. */
 struct ibr_slot *ibr_verbs_slot(struct ibr_path *path);
-void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length,
-		    struct ibr_frag *frag);
+void ibr_verbs_post(struct ibr_path *path, struct ibr_slot *slot, u32 length);
 struct ibr_qp *ibr_verbs_rdma(struct ibr_path *path);
 void ibr_verbs_flush(struct ibr_path *path);
 /* Likewise, to the path's destination. */
-void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length, struct ibr_frag *frag);
+void ibr_ud_post(struct ibr_path *path, struct ibr_slot *slot, u32 length);
 
 #endif /* IBR_VERBS_H */

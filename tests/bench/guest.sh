@@ -4,7 +4,7 @@
 # file; a run that does not finish has value 0 in every row that it should have written.
 #
 # usage: guest.sh [--rows] [--full] [--lossy] [MODE ...]
-#   MODE      a mode of ibrelk, the same with -noagg (short messages do not share packets), -copied (none is written
+#   MODE      a mode of ibrelk, the same with -noagg (messages do not share packets), -copied (none is written
 #             by RDMA), -written (from 8 KiB on all are), -unkept (no memory stays pinned), -eager or -rts (no message up
 #             to 32 KiB goes by rendezvous, or all do), perftest-{rc,uc,ud}, perftest-{rc,uc,ud}-list16,
 #             perftest-rc-write, tcp, of libfabric ofi-rxd (over UD) and ofi-tcp, or without any message match, which is

@@ -606,8 +606,8 @@ static void together_whoever_sends(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, side_wait(test, b).status, 0);
 	sent = READ_ONCE(path->rel.sender.next) - before;
 	kunit_info(test, "%u senders: %u packets, of which %u filled the window", SENDERS, sent, filled);
-	/* What filled the window went twice. */
-	KUNIT_EXPECT_LT(test, sent, filled + FILL + SENDERS / 2);
+	/* What filled the window went twice, and then, as it waited, three in a packet. */
+	KUNIT_EXPECT_LT(test, sent, filled + DIV_ROUND_UP(FILL, 3) + SENDERS / 2);
 	ibr_path_put(path);
 	world_check(test);
 }

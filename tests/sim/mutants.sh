@@ -192,7 +192,7 @@ coalesced-timer | wake | streams coalesced-ud-full | drive.c | s/\t\tdrive_arm_a
 coalesced-timer-drawn | wake | modes=32 aggregate=1 coalesce_us=1000 size_max=64 levels=2 | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
 coalesced-late | coalesced | streams coalesced-uc-full | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/2 * min(wait_us, COALESCE_US_MAX)/
 coalesced-full | coalesced | streams coalesced-ud-full | drive.c | s/ [|][|] path->held \+ spare >= HOLD_BYTES//
-coalesced-frames | coalesced | streams coalesced-ud-full | drive.c | s/max_t\(u32, frag_bytes\(payload\), HOLD_BYTES \/ WIRE_FRAMES_MAX\)/1/
+coalesced-frames | coalesced | streams coalesced-ud-full | drive.c | s/max_t\(u32, sizeof\(struct wire_frame\) \+ payload, HOLD_BYTES \/ WIRE_FRAMES_MAX\)/1/
 coalesced-kept | coalesced\|wake | streams coalesced-uc-full | drive.c | s/\tpath->held = 0;\n//
 coalesced-urge | coalesced | streams coalesced-ud-urged | flow.c | s/\t\tibr_path_urge\(path\);/\t\t;/
 coalesced-level | coalesced | streams coalesced-ud-delivered | flow.c | s/ [|][|] send->level != IBRELK_LEVEL_BUFFERED [|][|] / || /
@@ -209,6 +209,8 @@ coalesced-adapter | coalesced | streams coalesced-uc-adapter | drive.c | s/\? CO
 coalesced-off | coalesced | streams coalesced-ud-off | drive.c | s/wait_us < 0/wait_us <= 0/
 coalesced-passed | coalesced | streams coalesced-ud-late | drive.c | s/if \(!patience [|][|] path->held_until <= path->now\)/if (!patience)/
 coalesced-last | coalesced | streams coalesced-ud-last | flow.c | s/ [|][|] atomic_read\(&flow->endpoint->sends\) >= flow->endpoint->sends_max//
+packed-order | bytes | modes=32 aggregate=1 coalesce_us=1000 size_max=2000 levels=2 | drive.c | s/payload > \(apart \? 0 : IBR_FRAG_SMALL\)/payload > IBR_FRAG_SMALL/
+packed-grown | streams | streams grown | drive.c | s/return sizeof\(struct wire_header\) \+ sizeof\(struct wire_frame\) \+ path->payload_max;/return path->remote.packet_max;/
 congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
 congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/

@@ -1332,6 +1332,29 @@ void raised(u32 mode)
 	scene.end();
 }
 
+// It is raised in the middle of a life: what is cut up is cut for the packets that this life began with.
+void grown()
+{
+	constexpr u32 sender = 1;
+	Scene scene({.mode = IBRELK_MODE_UC_RELIABLE, .bytes = 1000, .depth = 64});
+
+	begin(scene, sender);
+	for (u32 node = 0; node < 2; node++)
+		scene.as(SIM_ADMIN, node, [node] { sim_set_mtu(node, 4096); });
+	scene.run(100 * ms);
+	sim::adapter_break(sim::adapter_of(sender, IB_QPT_UC));
+	const u64 before = scene.received(sender);
+	scene.sends = 1ull << sender;
+	scene.until("packets are longer", 5 * second,
+		[&] { return scene.look(sender, receiver).packet_max == 4096; });
+	scene.until("many arrive", 5 * second, [&] { return scene.received(sender) > before + 1000; });
+	scene.sends = 0;
+	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
+	if (scene.look(sender, receiver).lives != 1)
+		sim_fail("packets", "the life ended");
+	scene.end();
+}
+
 struct Test {
 	std::string name;
 	struct sim_config config;
@@ -1532,6 +1555,11 @@ void raised_tests(std::vector<Test> &tests)
 					 raised(mode.id);
 				 }});
 	}
+	auto config = distant();
+	config.mtu = 1024;
+	config.aggregate = 1;
+	config.coalesce_us = 100;
+	tests.push_back({"grown-uc", config, grown});
 }
 
 void idle_tests(std::vector<Test> &tests)
