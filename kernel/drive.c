@@ -6,8 +6,8 @@
  * acknowledges what is left to be acknowledged, and arms one timer for all that the engine waits for.
  *
  * Fragments that are waiting when the drive runs share packets. When the drive ends, all that may go is gone. Who waits
- * for company does so before: after a batch of short messages of a stream the drive may be put off for a moment
- * (ibr_path_drive_soon()), until a packet is full or anything else happens to the path.
+ * for company does so before: after eager messages of a stream the drive may be put off for a moment
+ * (ibr_path_drive_soon()), until some packets are full or anything else happens to the path.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -23,8 +23,10 @@
 #define STARVED_NS		(1 * NSEC_PER_MSEC)
 #define COALESCE_US_MAX		1000
 #define COALESCE_SOFTWARE_US	20	/* other adapters: 0 */
-/* Of a packet, for messages that wait for others: room is left for one of any length that may be among them. */
-#define HOLD_BYTES	(IBR_SLOT_BYTES - sizeof(struct wire_header) - sizeof(struct wire_frame) - IBR_FRAG_SMALL)
+/* Of the slot, if short messages wait for others: room is left for one of any length that may be among them. */
+#define HELD_SPARE	(sizeof(struct wire_header) + sizeof(struct wire_frame) + IBR_FRAG_SMALL)
+#define HELD_PACKETS	4		/* full ones for which messages wait, at most */
+#define HELD_URGENT	(1u << 31)	/* in path->held: something may not wait */
 
 bool ibr_aggregate = true;
 module_param_named(aggregate, ibr_aggregate, bool, 0644);
@@ -32,7 +34,7 @@ MODULE_PARM_DESC(aggregate, "messages that wait for the same path travel in one 
 
 static int coalesce_us = -1;
 module_param(coalesce_us, int, 0644);
-MODULE_PARM_DESC(coalesce_us, "a short message of a stream may wait so long for others, us; 0: not at all; -1: 20 on soft-RoCE, else 0");
+MODULE_PARM_DESC(coalesce_us, "an eager message of a stream may wait so long for others, us; 0: not at all; -1: 20 on soft-RoCE, else 0");
 
 static enum rel_kind path_kind(const struct ibr_path *path, bool control)
 {
@@ -517,24 +519,43 @@ void ibr_path_drive_locked(struct ibr_path *path)
 	drive_arm_at(path, drive_next(path));
 }
 
+/* What fills a packet, in the units of path->held. */
+static u32 held_full(const struct ibr_path *path)
+{
+	return packet_bytes(path) - sizeof(struct wire_header);
+}
+
 void ibr_path_hold(struct ibr_path *path, u32 payload)
 {
-	/* As many as a packet has frames fill one, however short they are. */
-	path->held += max_t(u32, sizeof(struct wire_frame) + payload, HOLD_BYTES / WIRE_FRAMES_MAX);
+	u32 slot = min_t(u32, IBR_SLOT_BYTES, packet_bytes(path));
+	u32 bytes = sizeof(struct wire_frame) + payload;
+
+	if (slot <= HELD_SPARE) {
+		ibr_path_urge(path);
+		return;
+	}
+	/* Short ones fill the slot, or are as many as there may be frames, before they fill a packet; others, as payloads. */
+	slot -= HELD_SPARE;
+	if (payload <= IBR_FRAG_SMALL)
+		bytes = max_t(u32, bytes, slot / WIRE_FRAMES_MAX) * held_full(path) / slot;
+	else
+		bytes = max_t(u32, bytes, DIV_ROUND_UP(held_full(path), IBR_SLOT_PAYLOADS));
+	path->held = min(path->held + bytes, HELD_URGENT);
+	path->held_messages++;
 }
 
 void ibr_path_urge(struct ibr_path *path)
 {
-	path->held = IBR_SLOT_BYTES;
+	path->held = HELD_URGENT;
 }
 
+/* How long may what is queued wait for others? 0: not at all. */
 static u64 drive_patience_ns(const struct ibr_path *path)
 {
 	int wait_us = READ_ONCE(coalesce_us);
-	u32 spare = IBR_SLOT_BYTES - min_t(u32, IBR_SLOT_BYTES, packet_bytes(path));
 
 	if (!READ_ONCE(ibr_aggregate) || path->state != IBRELK_PATH_UP || path->removed ||
-	    !rel_in_flight(&path->rel) || path->held + spare >= HOLD_BYTES)
+	    !rel_in_flight(&path->rel) || path->held == HELD_URGENT)
 		return 0;
 	if (wait_us < 0)
 		wait_us = path->fabric == IBR_FABRIC_SOFTWARE ? COALESCE_SOFTWARE_US : 0;
@@ -544,18 +565,25 @@ static u64 drive_patience_ns(const struct ibr_path *path)
 void ibr_path_drive_soon(struct ibr_path *path)
 {
 	u64 patience;
+	u32 packets;
 
 	spin_lock_bh(&path->lock);
 	patience = drive_patience_ns(path);
-	if (patience) {
+	if (patience)
 		path->now = ktime_get_ns();
+	/* The timer may come late, as its softirq does on a busy processor. */
+	if (patience && path->held_until && path->held_until <= path->now)
+		patience = 0;
+	/* Who sends several in one call does so again, rather than one by one: they wait for one full packet only. */
+	packets = path->held_messages > 1 ? 1 : HELD_PACKETS;
+	path->held_messages = 0;
+	if (!patience || !path->held || path->held >= packets * held_full(path)) {
+		ibr_path_drive_locked(path);
+	} else {
 		if (!path->held_until)
 			path->held_until = path->now + patience;
 		drive_arm_at(path, path->held_until);
 	}
-	/* The timer may come late, as its softirq does on a busy processor. */
-	if (!patience || path->held_until <= path->now)
-		ibr_path_drive_locked(path);
 	spin_unlock_bh(&path->lock);
 }
 

@@ -21,7 +21,7 @@ void ibr_path_drive_locked(struct ibr_path *path);
 /**
  * ibr_path_hold() - a message was queued that may wait for others, in ibr_path_drive_soon()
  * @path: path
- * @payload: its bytes, at most IBR_FRAG_SMALL
+ * @payload: its bytes, at most IBR_EAGER_MAX_LIMIT
  *
  * Context: path->lock held
  */

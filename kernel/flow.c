@@ -16,7 +16,7 @@
 #include "params.h"
 #include "transport/transport.h"
 
-#define STREAM_MESSAGES	4	/* so many that are not acknowledged are a stream: the next one may wait for others */
+#define STREAM_MESSAGES	4u	/* so many behind unacknowledged ones are a stream: the last of them may wait for others */
 
 /*
  * Handles are given out round robin in 24 bits, so that one which was given back names nothing for a
@@ -462,6 +462,7 @@ static int outflow_open(struct ibr_outflow *flow)
 	flow->unpaid_max = 0;
 	flow->unpaid_at = 0;
 	flow->patient_until = 0;
+	flow->streak = 0;
 	flow->sequence = IBR_COUNTERS_START;
 	flow->cost = IBR_COUNTERS_START;
 	flow->limit = IBR_COUNTERS_START;
@@ -474,23 +475,22 @@ static int outflow_open(struct ibr_outflow *flow)
 }
 
 /*
- * May it wait for others to share its packet? If it is short, complete as soon as it is queued, and the next one of a
- * stream: the flow's latest messages are short, too, and wait for ACKs, which in native modes none does. So who sends
- * one and waits for an answer is not kept waiting, nor are the first ones after a pause; nor does one wait after which
- * there is no place for another one.
+ * May it wait for others to share their packets? If it is complete as soon as it is queued, and the next one of a
+ * stream: the latest messages of the flow were queued before all that were sent were acknowledged. So who sends one and
+ * waits for an answer is not kept waiting, nor are the first ones after a pause; nor does one wait after which there is
+ * no place for another one. An ACK may come just before a message of a stream, which is one again soon after that.
  */
-static bool send_may_wait(const struct ibr_outflow *flow, const struct ibr_send *send)
+static bool send_may_wait(struct ibr_outflow *flow, const struct ibr_send *send)
 {
-	const struct ibr_send *before;
-	u32 count = 0;
+	const struct ibr_send *before = list_last_entry(&flow->sent, struct ibr_send, link);
 
-	if (flow->state != IBR_OUTFLOW_OPEN || send->level != IBRELK_LEVEL_BUFFERED || !send->data ||
-	    send->length > IBR_FRAG_SMALL || atomic_read(&flow->endpoint->sends) >= flow->endpoint->sends_max)
-		return false;
-	list_for_each_entry_reverse(before, &flow->sent, link)
-		if (!before->unacked || before->length > IBR_FRAG_SMALL || ++count == STREAM_MESSAGES)
-			break;
-	return count == STREAM_MESSAGES;
+	if (!list_empty(&flow->queue) || (!list_empty(&flow->sent) && before->unacked))
+		flow->streak = min(flow->streak + 1, STREAM_MESSAGES);
+	else
+		flow->streak /= 2;
+	return flow->streak == STREAM_MESSAGES && flow->state == IBR_OUTFLOW_OPEN && !flow->path->native &&
+	       send->level == IBRELK_LEVEL_BUFFERED && send->data &&
+	       atomic_read(&flow->endpoint->sends) < flow->endpoint->sends_max;
 }
 
 /*
@@ -512,11 +512,11 @@ int ibr_outflow_queue(struct ibr_outflow *flow, struct ibr_send *send, struct ib
 	}
 	path->counters.tx_messages++;
 	path->counters.tx_bytes += ibr_send_asks(send) ? 0 : send->length;
-	list_add_tail(&send->link, &flow->queue);
 	if (send_may_wait(flow, send))
 		ibr_path_hold(path, send->length);
 	else
 		ibr_path_urge(path);
+	list_add_tail(&send->link, &flow->queue);
 	if (flow->state == IBR_OUTFLOW_OPEN) {
 		if (send->level == IBRELK_LEVEL_BUFFERED && send->data)
 			ibr_send_complete(send, 0);

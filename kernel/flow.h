@@ -105,6 +105,7 @@ enum ibr_outflow_state {
  * @unpaid_max: as many there may be; 0 until it has waited for credit in vain
  * @unpaid_answered: somebody has asked for one since it waits
  * @unpaid_at: ns: when there may be more of them, if it waits then
+ * @streak: messages that were queued while another one was not acknowledged, up to STREAM_MESSAGES (flow.c)
  * @patient_until: ns: ... while it waits, in path->patient; 0: it does not
  * @ready: OPEN: in path->ready, while @queue has something and may go on; or in path->patient. OPENING: in
  *	path->opening, until FLOW_OPEN is sent
@@ -133,6 +134,7 @@ struct ibr_outflow {
 	bool unpaid_answered;
 	u64 unpaid_at;
 	u64 patient_until;
+	u32 streak;
 	struct list_head queue;
 	struct list_head sent;
 	struct rb_root matching;

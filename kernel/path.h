@@ -129,7 +129,8 @@ struct ibr_packet {
  * @now: time of the call that is running, ns, as ktime_get_ns()
  * @packet: being assembled, while the drive runs; drive.c
  * @starved: an allocation failed: the timer tries again
- * @held: how much of a packet is filled by what was queued since the path was driven, in bytes; ibr_path_hold()
+ * @held: what waits for others, in bytes of packets that it fills; ibr_path_hold()
+ * @held_messages: how many of them came since ibr_path_drive_soon() was called last
  * @held_until: ns: when it is driven, if nothing else drives it before; 0: nothing waits for that
  * @doomed: negative errno: this life is to end; drive does it. Else 0
  * @broken_since: ns; 0: not broken
@@ -204,6 +205,7 @@ struct ibr_path {
 	struct ibr_packet packet;
 	bool starved;
 	u32 held;
+	u32 held_messages;
 	u64 held_until;
 	int doomed;
 	u64 broken_since;
@@ -295,8 +297,8 @@ void ibr_path_drive(struct ibr_path *path);
  * ibr_path_drive_soon() - the same after messages were queued, but not at once, if all of them may wait
  * @path: path
  *
- * Short messages of a stream may (ibr_path_hold()), for coalesce_us, while packets are unacknowledged, and until they fill
- * a packet. Whatever else drives the path sends them. After Nagle (RFC 896), but per flow and with a bound.
+ * Eager messages of a stream may (ibr_path_hold()), for coalesce_us, while packets are unacknowledged, and until they
+ * fill some packets. Whatever else drives the path sends them. After Nagle (RFC 896), but per flow and with a bound.
  *
  * Context: any but hardirq
  */

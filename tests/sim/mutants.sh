@@ -191,15 +191,14 @@ key-none | adapter | modes=32 | transport/verbs.c | s/k < ARRAY_SIZE\(send->sge\
 coalesced-timer | wake | streams coalesced-ud-full | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
 coalesced-timer-drawn | wake | modes=32 aggregate=1 coalesce_us=1000 size_max=64 levels=2 | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
 coalesced-late | coalesced | streams coalesced-uc-full | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/2 * min(wait_us, COALESCE_US_MAX)/
-coalesced-full | coalesced | streams coalesced-ud-full | drive.c | s/ [|][|] path->held \+ spare >= HOLD_BYTES//
-coalesced-frames | coalesced | streams coalesced-ud-full | drive.c | s/max_t\(u32, sizeof\(struct wire_frame\) \+ payload, HOLD_BYTES \/ WIRE_FRAMES_MAX\)/1/
+coalesced-full | coalesced | streams coalesced-ud-full | drive.c | s/ [|][|] path->held >= packets \* held_full\(path\)//
+coalesced-batch | coalesced | streams coalesced-ud-batch | drive.c | s/path->held_messages > 1 \? 1 : HELD_PACKETS/HELD_PACKETS/
+coalesced-frames | coalesced | streams coalesced-ud-full | drive.c | s/max_t\(u32, bytes, slot \/ WIRE_FRAMES_MAX\)/bytes/
 coalesced-kept | coalesced\|wake | streams coalesced-uc-full | drive.c | s/\tpath->held = 0;\n//
 coalesced-urge | coalesced | streams coalesced-ud-urged | flow.c | s/\t\tibr_path_urge\(path\);/\t\t;/
-coalesced-level | coalesced | streams coalesced-ud-delivered | flow.c | s/ [|][|] send->level != IBRELK_LEVEL_BUFFERED [|][|] / || /
+coalesced-level | coalesced | streams coalesced-ud-delivered | flow.c | s/send->level == IBRELK_LEVEL_BUFFERED && send->data/send->data/
 coalesced-few | coalesced | streams coalesced-uc-few | flow.c | s/(STREAM_MESSAGES\t)4/${1}3/
 coalesced-many | coalesced | streams coalesced-ud-urged | flow.c | s/(STREAM_MESSAGES\t)4/${1}5/
-coalesced-long | coalesced | streams coalesced-ud-urged-long | flow.c | s/send->length > IBR_FRAG_SMALL [|][|] atomic/atomic/
-coalesced-long-before | coalesced | streams coalesced-uc-long-before | flow.c | s/ [|][|] before->length > IBR_FRAG_SMALL//
 coalesced-alone | coalesced | streams coalesced-uc-alone | drive.c | s/!READ_ONCE\(ibr_aggregate\) [|][|] //
 coalesced-early | coalesced | streams coalesced-ud-moments-full | drive.c | s/at = path->held_until \? .*? : 0;/at = 0;/
 coalesced-most | coalesced | streams coalesced-ud-most | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/wait_us/
@@ -207,10 +206,17 @@ coalesced-default | coalesced | streams coalesced-ud-software | drive.c | s/(COA
 coalesced-none | coalesced | streams coalesced-uc-software | drive.c | s/\? COALESCE_SOFTWARE_US : 0/? 0 : 0/
 coalesced-adapter | coalesced | streams coalesced-uc-adapter | drive.c | s/\? COALESCE_SOFTWARE_US : 0/? 20 : 20/
 coalesced-off | coalesced | streams coalesced-ud-off | drive.c | s/wait_us < 0/wait_us <= 0/
-coalesced-passed | coalesced | streams coalesced-ud-late | drive.c | s/if \(!patience [|][|] path->held_until <= path->now\)/if (!patience)/
-coalesced-last | coalesced | streams coalesced-ud-last | flow.c | s/ [|][|] atomic_read\(&flow->endpoint->sends\) >= flow->endpoint->sends_max//
+coalesced-passed | coalesced | streams coalesced-ud-late | drive.c | s/\tif \(patience && path->held_until && path->held_until <= path->now\)\n\t\tpatience = 0;\n//
+coalesced-last | coalesced | streams coalesced-ud-last | flow.c | s/atomic_read\(&flow->endpoint->sends\) < flow->endpoint->sends_max/true/
+coalesced-again | coalesced | streams coalesced-ud-paused | flow.c | s/flow->streak \/= 2/flow->streak = 0/
+coalesced-kept-on | coalesced | streams coalesced-uc-few | flow.c | s/\t\tflow->streak \/= 2;/\t\t;/
+coalesced-packets | coalesced | streams coalesced-ud-full | drive.c | s/(HELD_PACKETS\t)4/${1}3/
+packed-payloads | coalesced | streams coalesced-ud-packed | transport/transport.h | s/(IBR_SLOT_PAYLOADS\t)3/${1}2/
+packed-places | coalesced\|adapter\|post | streams coalesced-ud-narrow | drive.c | s/ && packet->apart < packet->slot->frags_max;/;/
 packed-order | bytes | modes=32 aggregate=1 coalesce_us=1000 size_max=2000 levels=2 | drive.c | s/payload > \(apart \? 0 : IBR_FRAG_SMALL\)/payload > IBR_FRAG_SMALL/
+packed-cut | coalesced | streams coalesced-uc-cut | send.c | s/if \(rest > path->payload_max && !send->offset\)/if (false)/
 packed-grown | streams | streams grown | drive.c | s/return sizeof\(struct wire_header\) \+ sizeof\(struct wire_frame\) \+ path->payload_max;/return path->remote.packet_max;/
+packed-held | coalesced | streams coalesced-ud-packed | drive.c | s/max_t\(u32, bytes, DIV_ROUND_UP\(held_full\(path\), IBR_SLOT_PAYLOADS\)\)/bytes/
 congestion-fixed | congestion | streams congestion-ethernet | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native \? CONGESTION_FIXED : CONGESTION_DELAY/CONGESTION_FIXED/
 congestion-lossless | congestion | streams congestion-infiniband | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->native/
 congestion-native | congestion | streams congestion-ethernet-native | path.c | s/path->fabric == IBR_FABRIC_LOSSLESS \|\| path->native/path->fabric == IBR_FABRIC_LOSSLESS/
