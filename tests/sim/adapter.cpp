@@ -38,7 +38,6 @@ constexpr auto stream = SIM_RANDOM_WIRE;
 constexpr u64 grh = sizeof(ib_grh);
 constexpr int rc_retries = 7;
 constexpr u64 rc_timeout_ns = 67'000'000;
-constexpr u64 rnr_delay_ns = 655'000;
 constexpr std::size_t memory_max = 64; // packets kept for being replayed
 
 struct SendRequest {
