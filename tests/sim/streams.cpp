@@ -4,11 +4,13 @@
 // to. How they share what the receiver has to give, and long messages of one of them their path, what becomes
 // of them while a process stands still, or others on their path do their worst, how they are posted, what
 // becomes of memory that is not registered, or mapped, which congestion control they have, how long their
-// packets are, and where the numbers of endpoints wrap around. Prints "N passed, N failed".
+// packets are, and where the numbers of endpoints wrap around; which of them wait for others, to share
+// packets (coalesced.cpp); and what becomes of them if a queue pair of datagrams fails (datagrams.cpp).
+// Prints "N passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
 
-#include "scene.hpp"
+#include "streams.hpp"
 
 #include "wire.hpp"
 
@@ -18,309 +20,17 @@
 #include <string>
 #include <vector>
 
+namespace streams
+{
+
 namespace
 {
 
-using sim::ms;
-using sim::second;
-using sim::us;
-
-constexpr u64 memory_bytes = 256 << 10;
 constexpr u64 ample =
 	256 << 20; // memory for messages that nobody has asked for, of which no sender has too little
 constexpr u64 ring_bytes = 2048; // of what is in flight, REL_RING_BYTES
-constexpr u32 receiver = 0;
-
-const struct Mode {
-	const char *name;
-	u32 id;
-} modes[] = {{"ud", IBRELK_MODE_UD_RELIABLE}, {"uc", IBRELK_MODE_UC_RELIABLE}};
-
-struct Shape {
-	u32 mode = IBRELK_MODE_UD_RELIABLE;
-	u32 senders = 1;
-	u64 bytes = 4096; // of a message
-	u32 level = IBRELK_LEVEL_BUFFERED;
-	u32 depth = 256;       // messages that each sender has under way
-	u32 spare = 0;         // ... of which so many more may be that are complete, and not acknowledged
-	u32 receives = 8192;   // posted at a time
-	u64 unexpected = 0;    // memory of the receiver for messages that nobody has asked for; 0: default
-	u64 step_ns = 20 * us; // between two looks of an application at its ring
-	bool apart = false;    // each message has memory of its own, and none comes after the first @depth
-};
-
-// A receiver on node 0, and senders on the nodes behind it. A message has its sender's node for a tag.
-class Scene : public sim::Stage<sim::Process>
-{
-public:
-	explicit Scene(const Shape &shape) :
-		Stage(shape.senders + 1, 1), shape_(shape), received_(shape.senders + 1)
-	{
-		for (u32 node = 0; node < nodes(); node++)
-			open(node, shape_.apart ? shape_.depth * shape_.bytes : memory_bytes,
-				{.mode = shape_.mode,
-					.entries = 16384,
-					.sends = shape_.depth + shape_.spare,
-					.recvs = 8192,
-					.unexpected = shape_.unexpected},
-				node == receiver ? nobody : receiver);
-		receives(shape_.receives);
-	}
-
-	// Time goes on by @ns. Each process looks around once in a step, and before that, @first is done.
-	void run(u64 ns, const std::function<void()> &first = nullptr, u64 step_ns = 0)
-	{
-		for (const u64 end = sim_now() + ns; sim_now() < end;) {
-			sim_run(std::min(end, sim_now() + (step_ns ? step_ns : shape_.step_ns)));
-			if (first)
-				first();
-			for (u32 node = 0; node < nodes(); node++)
-				if (!(stands & 1ull << node))
-					step(node);
-			sim_check_all();
-		}
-	}
-
-	// Until @done, which must not take longer than @limit_ns.
-	template<typename Done>
-	void until(const char *what, u64 limit_ns, Done done)
-	{
-		for (const u64 end = sim_now() + limit_ns; !done(); run(shape_.step_ns))
-			if (sim_now() >= end)
-				sim_fail("streams", "%s: not within %llu us", what, limit_ns / us);
-	}
-
-	void receives(u64 more)
-	{
-		allowed_ += more;
-	}
-
-	[[nodiscard]] u64 received(u32 sender) const
-	{
-		return received_[sender];
-	}
-
-	[[nodiscard]] u64 received_all() const
-	{
-		u64 sum = 0;
-		for (const u64 count : received_)
-			sum += count;
-		return sum;
-	}
-
-	[[nodiscard]] u64 sent() const
-	{
-		return sent_;
-	}
-
-	[[nodiscard]] sim_look look(u32 from, u32 to) const
-	{
-		sim_look seen;
-		sim_look_at(from, to, shape_.mode, &seen);
-		return seen;
-	}
-
-	// A sender has a message for an endpoint that the receiver's node does not have. Return: as submit().
-	int knock_at(u32 sender, u32 number)
-	{
-		ibrelk_addr other{};
-		ibrelk_command command{};
-
-		sim_gid(receiver, false, other.gid);
-		other.endpoint = number;
-		command.opcode = IBRELK_OP_SEND;
-		command.user_data = nobody_there;
-		as(SIM_PROCESS, sender, [&] {
-			if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
-				sim_fail("knock", "a peer cannot be added");
-		});
-		const int accepted = submit(sender, command);
-		at(sender).outstanding += accepted == 1;
-		return accepted;
-	}
-
-	void knock(u32 sender, u32 count)
-	{
-		for (u32 i = 0; i < count; i++)
-			if (knock_at(sender, 1000 + i) != 1)
-				sim_fail("knock", "a message is not accepted");
-	}
-
-	// One more message, of another length.
-	void send_one(u32 sender, u64 bytes)
-	{
-		if (!post(sender, bytes))
-			sim_fail("send", "a message is not accepted");
-		sent_++;
-	}
-
-	// How many of those that knock() sent were refused.
-	[[nodiscard]] u64 refused() const
-	{
-		return refused_;
-	}
-
-	// @count messages in one call.
-	void send_batch(u32 sender, u32 count)
-	{
-		ibrelk_command command{};
-
-		command.opcode = IBRELK_OP_SEND;
-		command.level = shape_.level;
-		command.peer = at(sender).peer;
-		command.addr = reinterpret_cast<u64>(at(sender).memory);
-		command.length = shape_.bytes;
-		command.tag = sender;
-		const std::vector<ibrelk_command> commands(count, command);
-		as(SIM_PROCESS, sender, [&] {
-			if (sim_submit(at(sender).endpoint, commands.data(), count) !=
-				static_cast<int>(count))
-				sim_fail("batch", "not all of it is accepted");
-		});
-		at(sender).outstanding += count;
-		sent_ += count;
-	}
-
-	// Add an endpoint of node 0 to those that a process knows. Return: 0 or negative errno.
-	int know(u32 node, u32 number, u32 generation, u32 &handle)
-	{
-		ibrelk_addr other{};
-		int ret = 0;
-
-		sim_gid(receiver, false, other.gid);
-		other.endpoint = number;
-		other.generation = generation;
-		as(SIM_PROCESS, node, [&] { ret = sim_peer_add(at(node).endpoint, &other, &handle); });
-		return ret;
-	}
-
-	// What a sender is told when it begins with one more endpoint of the receiver's process.
-	int begin(u32 sender, u32 number)
-	{
-		ibrelk_endpoint_create create{};
-		ibr_endpoint *endpoint = nullptr;
-		ibrelk_addr other{};
-		ibrelk_command command{};
-		int status = 1;
-
-		create.mode = shape_.mode;
-		create.send_ring = create.recv_ring = at(receiver).fd;
-		create.local.endpoint = other.endpoint = number;
-		sim_gid(receiver, false, other.gid);
-		as(SIM_PROCESS, receiver, [&] {
-			if (sim_endpoint_create(&create, &endpoint))
-				sim_fail("open", "an endpoint cannot be made");
-		});
-		as(SIM_PROCESS, sender, [&] {
-			if (sim_peer_add(at(sender).endpoint, &other, &command.peer))
-				sim_fail("open", "a peer cannot be added");
-		});
-		command.opcode = IBRELK_OP_SEND;
-		if (submit(sender, command) != 1)
-			sim_fail("begin", "a message is not accepted");
-		sim_run(sim_now() + 10 * ms);
-		reap(sender, [&](const ibrelk_completion &completion) { status = completion.status; });
-		as(SIM_PROCESS, receiver, [&] { sim_endpoint_close(endpoint); });
-		return status;
-	}
-
-	// Another endpoint of the receiver's process, for which it asks for no number. Closed at once.
-	u32 numbered()
-	{
-		ibrelk_endpoint_create create{};
-		ibr_endpoint *endpoint = nullptr;
-
-		create.mode = shape_.mode;
-		create.send_ring = create.recv_ring = at(receiver).fd;
-		sim_gid(receiver, false, create.local.gid);
-		as(SIM_PROCESS, receiver, [&] {
-			if (sim_endpoint_create(&create, &endpoint))
-				sim_fail("open", "an endpoint cannot be made");
-			sim_endpoint_close(endpoint);
-		});
-		return create.local.endpoint;
-	}
-
-	u64 sends = 0;  // bits of the nodes that send
-	u64 stands = 0; // bits of the nodes whose process does nothing
-	bool refills = true;
-
-private:
-	void step(u32 node)
-	{
-		look_around(node);
-		if (node == receiver)
-			while (allowed_ && post(node, shape_.bytes))
-				allowed_--;
-		else
-			while (sends & 1ull << node && at(node).outstanding < shape_.depth &&
-				post(node, shape_.bytes))
-				sent_++;
-	}
-
-	bool post(u32 node, u64 bytes)
-	{
-		sim::Process &process = at(node);
-		ibrelk_command command{};
-
-		command.opcode = node == receiver ? IBRELK_OP_RECV : IBRELK_OP_SEND;
-		command.level = node == receiver ? 0 : shape_.level;
-		command.peer = node == receiver ? IBRELK_PEER_ANY : process.peer;
-		command.addr = reinterpret_cast<u64>(process.memory) +
-			(shape_.apart ? process.outstanding * shape_.bytes : 0);
-		command.length = node == receiver ? std::max<u64>(bytes, 256) : bytes; // send_one()
-		command.tag = node;
-		command.ignore = node == receiver ? ~0ull : 0;
-		const bool accepted = submit(node, command) == 1;
-		process.outstanding += accepted;
-		return accepted;
-	}
-
-	void look_around(u32 node)
-	{
-		reap(node, [&](const ibrelk_completion &completion) {
-			const bool refused = completion.user_data == nobody_there;
-
-			refused_ += refused;
-			if (completion.status != (refused ? -ECONNREFUSED : 0))
-				sim_fail("status", "the process of node %u is told %d", node,
-					completion.status);
-			at(node).outstanding--;
-			if (node == receiver) {
-				received_[completion.tag]++;
-				allowed_ += refills;
-			}
-		});
-	}
-
-	Shape shape_;
-	std::vector<u64> received_;
-	u64 allowed_ = 0; // receives that are still to be posted
-	u64 sent_ = 0;
-	u64 refused_ = 0;
-	static constexpr u64 nobody_there = 1; // user data of what is sent to nobody
-};
-
-u64 all(u32 senders)
-{
-	return ((1ull << senders) - 1) << 1;
-}
-
-} // namespace
-namespace
-{
 
 // ---- fairness ----------------------------------------------------------------------------------
-
-// A round trip of 1 ms, so that what the receiver grants is what there is: not the wire, nor the adapter.
-struct sim_config distant()
-{
-	auto config = sim::config_usual();
-
-	config.memlock_kib = 1 << 20;
-	config.delay_ns = 500 * us;
-	return config;
-}
 
 struct Parts {
 	u64 least = ~0ull, most = 0, all = 0;
@@ -519,16 +229,6 @@ void cut(u32 sender, u64 ns)
 {
 	sim::wire.cut(sender, receiver, sim_now() + ns);
 	sim::wire.cut(receiver, sender, sim_now() + ns);
-}
-
-// Some messages arrive, and then nothing is under way.
-void begin(Scene &scene, u32 sender)
-{
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 100; });
-	scene.sends = 0;
-	scene.until("all arrive", second, [&] { return scene.received(sender) == scene.sent(); });
-	scene.run(10 * ms);
 }
 
 // However many flows are being opened on a path that stands still, they take nothing of what all users of the
@@ -980,155 +680,6 @@ void idle_broken()
 	scene.end();
 }
 
-// ---- queue pairs of datagrams that have failed --------------------------------------------------------
-
-// An adapter can only be given another one, and does not take the old one away for a while.
-void datagrams_kept()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-	const std::size_t queue_pairs = sim::adapter_left();
-
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	sim_config.destroy_errors = 1'000'000;
-	sim_troubled = true;
-	sim::adapter_break(sim::adapter_datagrams(receiver));
-	scene.run(2 * second);
-	if (sim::adapter_left() != queue_pairs)
-		sim_fail("datagrams", "%zu queue pairs, and %zu before", sim::adapter_left(), queue_pairs);
-	sim_troubled = false;
-	const u64 before = scene.received(sender);
-	scene.until("more arrive", 20 * second, [&] { return scene.received(sender) > before + 10; });
-	scene.end();
-}
-
-// An adapter can only be given another one, and that does not get ready for a while. As long as nobody can be
-// told of one that is ready, paths stay as they are; then they are made anew.
-void datagrams_unready()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	scene.sends = 0;
-	scene.run(second);
-	sim_config.rebuild_errors = 1'000'000;
-	sim_troubled = true;
-	sim::adapter_break(sim::adapter_datagrams(sender));
-	scene.run(2 * second);
-	if (!scene.look(sender, receiver).up)
-		sim_fail("datagrams", "the path is broken before there is another queue pair");
-	sim_troubled = false;
-	scene.until("the path is made anew", 20 * second, [&] { return !scene.look(sender, receiver).up; });
-	const u64 before = scene.received(sender);
-	scene.sends = 1ull << sender;
-	scene.until("more arrive", second, [&] { return scene.received(sender) > before + 10; });
-	scene.end();
-}
-
-// One is replaced when the peer was told of the old one, and its answer is still on its way.
-void datagrams_told()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-
-	scene.sends = 1ull << sender;
-	scene.until("the peer knows", second, [&] { return scene.look(receiver, sender).up; });
-	if (scene.look(sender, receiver).up)
-		sim_fail("datagrams", "its answer is there");
-	sim::adapter_break(sim::adapter_datagrams(sender));
-	// Before silence would tell.
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	scene.end();
-}
-
-// One fails again whenever it is back: less and less often. One that has lasted is brought back at once.
-void datagrams_again()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-	const u64 resets = sim_counts.resets;
-	u64 broken = ~0ull;
-
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	scene.run(
-		5 * second,
-		[&] {
-			if (broken != sim_counts.resets)
-				sim::adapter_break(sim::adapter_datagrams(receiver));
-			broken = sim_counts.resets;
-		},
-		ms);
-	std::fprintf(stderr, "brought back %llu times\n", sim_counts.resets - resets);
-	if (sim_counts.resets - resets > 10)
-		sim_fail("datagrams", "brought back %llu times", sim_counts.resets - resets);
-	const u64 before = scene.received(sender);
-	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
-	scene.sends = 0;
-	scene.run(11 * second, nullptr, 100 * ms);
-	broken = sim_counts.resets;
-	sim::adapter_break(sim::adapter_datagrams(receiver));
-	scene.until("it is back", 10 * ms, [&] { return sim_counts.resets != broken; });
-	scene.end();
-}
-
-// One is replaced, and a completion queue of the new one fails before it is ready.
-void datagrams_spoilt()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	sim_config.fresh_cq_errors = 1'000'000;
-	sim_troubled = true;
-	sim::adapter_break(sim::adapter_datagrams(receiver));
-	scene.run(50 * ms);
-	sim_troubled = false;
-	const u64 before = scene.received(sender);
-	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
-	scene.end();
-}
-
-// A subnet manager moves the default partition in the table of a port's keys.
-void datagrams_moved()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-
-	scene.sends = 1ull << sender;
-	for (const u32 node : {sender, receiver}) {
-		scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-		scene.as(SIM_ADMIN, node, [node] { sim_set_pkey(node, 3); });
-		const u64 before = scene.received(sender);
-		scene.until("more arrive", second, [&] { return scene.received(sender) > before + 10; });
-	}
-	scene.end();
-}
-
-// It has taken it away, and a queue pair fails: nothing is gained by another one before it is there again.
-void datagrams_nowhere()
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = IBRELK_MODE_UD_RELIABLE, .bytes = 64, .depth = 1});
-
-	scene.sends = 1ull << sender;
-	scene.until("some arrive", second, [&] { return scene.received(sender) > 10; });
-	const u32 number = sim::adapter_datagrams(receiver)->qp_num;
-	scene.as(SIM_ADMIN, receiver, [] { sim_set_pkey(receiver, -1); });
-	sim::adapter_break(sim::adapter_datagrams(receiver));
-	scene.run(2 * second);
-	if (sim::adapter_datagrams(receiver)->qp_num != number)
-		sim_fail("datagrams", "there is another one");
-	scene.as(SIM_ADMIN, receiver, [] { sim_set_pkey(receiver, 0); });
-	const u64 before = scene.received(sender);
-	scene.until("more arrive", 10 * second, [&] { return scene.received(sender) > before + 10; });
-	scene.end();
-}
-
 // ---- peers with which there is nothing to do -----------------------------------------------------
 
 // What a node has allocated for its peers, when nothing has happened for a while: as much for each one that
@@ -1181,189 +732,6 @@ void numbers()
 	for (const u32 expected : {0xffff'fffdu, 0xffff'fffeu, 65536u, 65537u})
 		if (const u32 number = scene.numbered(); number != expected)
 			sim_fail("numbers", "%u instead of %u", number, expected);
-	scene.end();
-}
-
-// ---- messages that wait for others, and share packets ---------------------------------------------
-
-constexpr u32 stream_messages = 4; // behind unacknowledged ones: STREAM_MESSAGES
-constexpr u32 packet_messages = 16, held_packets = 4;
-constexpr u64 by_fabric = -1; // coalesce_us
-
-// @count messages are sent, one in each step, or all at once. A round trip is much longer.
-u32 packets_of(Scene &scene, u32 sender, u32 count)
-{
-	const u32 packets = scene.look(sender, receiver).packets;
-	const u64 sent = scene.sent();
-
-	scene.sends = 1ull << sender;
-	scene.until("all are sent", ms, [&] { return scene.sent() - sent >= count; });
-	scene.sends = 0;
-	return scene.look(sender, receiver).packets - packets;
-}
-
-void check_packets(const char *what, u32 found, u32 least, u32 most)
-{
-	std::fprintf(stderr, "%s: %u packets\n", what, found);
-	if (found < least || found > most)
-		sim_fail("coalesced", "%s: %u packets instead of %u to %u", what, found, least, most);
-}
-
-// As begin(), and by messages that come alone the flow forgets that it was a stream.
-void begin_calm(Scene &scene, u32 sender)
-{
-	begin(scene, sender);
-	for (u32 i = 0; i < stream_messages; i++) {
-		scene.send_one(sender, 8);
-		scene.run(10 * ms);
-	}
-}
-
-// All messages that were sent are there, @wait_ns and a way to the receiver later.
-void check_arrived(Scene &scene, u32 sender, u64 wait_ns)
-{
-	scene.run(wait_ns + sim_config.delay_ns + 20 * us);
-	if (scene.received(sender) != scene.sent())
-		sim_fail("coalesced", "of %llu messages %llu arrive in time", scene.sent(),
-			scene.received(sender));
-}
-
-// Messages that are sent one by one fill packets, and the last one is not kept for longer than it may be.
-void coalesced(u32 mode, u64 wait_us)
-{
-	constexpr u32 sender = 1, full = 2 * held_packets * packet_messages;
-	Scene scene({.mode = mode,
-		.bytes = 1,
-		.depth = stream_messages + full + 1,
-		.spare = 1,
-		.step_ns = us / 10});
-
-	begin_calm(scene, sender);
-	check_packets("full", packets_of(scene, sender, stream_messages + full + 1),
-		stream_messages + full / packet_messages, stream_messages + full / packet_messages);
-	check_arrived(scene, sender, wait_us * us);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// A message in each microsecond: as many go together as come while the first of them waits, or fill the
-// packets that are waited for. That these were full before their time is no reason to send the next ones
-// before their time; nor is it a reason to wait for more that the timer is late, but for the last one.
-void moments(u32 mode, u64 wait_us, u64 late_us = 0)
-{
-	constexpr u32 sender = 1, count = 200, full = held_packets * packet_messages;
-	const u32 least = std::min<u64>(full, wait_us), most = std::min<u64>(full, wait_us + 2);
-	const auto packets = [](u32 together) {
-		return (count - stream_messages) / together *
-			((together + packet_messages - 1) / packet_messages);
-	};
-	Scene scene({.mode = mode, .bytes = 8, .depth = 1, .spare = count, .step_ns = us});
-
-	begin_calm(scene, sender);
-	check_packets("moments", packets_of(scene, sender, count), stream_messages + packets(most),
-		stream_messages + packets(least));
-	check_arrived(scene, sender, (wait_us + late_us) * us);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// Of what comes in one call less than a packet waits; what fills one goes at once, and takes along what waits.
-void batch(u32 mode)
-{
-	constexpr u32 sender = 1, some = packet_messages - 1;
-	Scene scene({.mode = mode,
-		.bytes = 1,
-		.depth = stream_messages,
-		.spare = 3 * packet_messages,
-		.step_ns = us});
-	const auto packets = [&](u32 count) {
-		const u32 before = scene.look(sender, receiver).packets;
-		scene.send_batch(sender, count);
-		return scene.look(sender, receiver).packets - before;
-	};
-
-	begin_calm(scene, sender);
-	packets_of(scene, sender, stream_messages);
-	check_packets("less than a packet", packets(some), 0, 0);
-	check_packets("a packet", packets(packet_messages), 2, 2);
-	check_arrived(scene, sender, 0);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// What may not wait takes along what does: one for somebody else, which begins with a request.
-void urged(u32 mode)
-{
-	constexpr u32 sender = 1, held = 3;
-	Scene scene({.mode = mode, .bytes = 168, .depth = stream_messages + held, .spare = 2, .step_ns = us});
-
-	begin_calm(scene, sender);
-	check_packets(
-		"held", packets_of(scene, sender, stream_messages + held), stream_messages, stream_messages);
-	scene.knock(sender, 1);
-	check_arrived(scene, sender, 0);
-	scene.until("the other one is refused", second, [&] { return scene.refused() == 1; });
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// Messages that nothing may be done with, or that are too few to be a stream, are sent at once.
-void at_once(u32 mode, u32 count, u64 bytes, u32 level = IBRELK_LEVEL_BUFFERED)
-{
-	constexpr u32 sender = 1;
-	Scene scene(
-		{.mode = mode, .bytes = bytes, .level = level, .depth = count, .spare = 1, .step_ns = us});
-
-	begin_calm(scene, sender);
-	check_packets("at once", packets_of(scene, sender, count), count, count);
-	check_arrived(scene, sender, 0);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// After a pause a stream is one again sooner than it became one.
-void paused(u32 mode)
-{
-	constexpr u32 sender = 1, soon = stream_messages / 2;
-	Scene scene({.mode = mode, .bytes = 8, .depth = stream_messages, .spare = 1, .step_ns = us});
-
-	begin(scene, sender);
-	check_packets("paused", packets_of(scene, sender, stream_messages), soon, soon);
-	check_arrived(scene, sender, 1000 * us);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// Messages that are not short share packets, too: @together fill those that are waited for, and go in
-// @packets; alone each takes @each.
-void packed(u32 mode, u64 bytes, u32 together, u32 packets, u32 each)
-{
-	constexpr u32 sender = 1;
-	Scene scene({.mode = mode,
-		.bytes = bytes,
-		.depth = stream_messages + together,
-		.spare = 1,
-		.step_ns = us});
-
-	begin_calm(scene, sender);
-	check_packets("packed", packets_of(scene, sender, stream_messages + together),
-		stream_messages * each + packets, stream_messages * each + packets);
-	check_arrived(scene, sender, 0);
-	scene.run(10 * ms);
-	scene.end();
-}
-
-// After a message for which there is the last place nothing can come, so nothing waits.
-void last_place(u32 mode)
-{
-	constexpr u32 sender = 1, count = stream_messages + 5;
-	Scene scene({.mode = mode, .bytes = 8, .depth = count, .step_ns = us});
-
-	begin_calm(scene, sender);
-	check_packets(
-		"last place", packets_of(scene, sender, count), stream_messages + 1, stream_messages + 1);
-	check_arrived(scene, sender, 0);
-	scene.run(10 * ms);
 	scene.end();
 }
 
@@ -1428,12 +796,6 @@ void grown()
 		sim_fail("packets", "the life ended");
 	scene.end();
 }
-
-struct Test {
-	std::string name;
-	struct sim_config config;
-	std::function<void()> body;
-};
 
 void fair_tests(std::vector<Test> &tests)
 {
@@ -1606,20 +968,6 @@ void broken_tests(std::vector<Test> &tests)
 	tests.push_back({"broken-idle", sim::config_usual(), idle_broken});
 }
 
-void datagrams_tests(std::vector<Test> &tests)
-{
-	auto config = sim::config_usual();
-	tests.push_back({"datagrams-again", config, datagrams_again});
-	tests.push_back({"datagrams-moved", config, datagrams_moved});
-	config.final_errors = 1;
-	tests.push_back({"datagrams-nowhere", config, datagrams_nowhere});
-	tests.push_back({"datagrams-kept", config, datagrams_kept});
-	tests.push_back({"datagrams-unready", config, datagrams_unready});
-	tests.push_back({"datagrams-spoilt", config, datagrams_spoilt});
-	config.cm_delay_us = 30'000;
-	tests.push_back({"datagrams-told", config, datagrams_told});
-}
-
 void raised_tests(std::vector<Test> &tests)
 {
 	for (const Mode &mode : modes) {
@@ -1665,49 +1013,6 @@ void numbers_tests(std::vector<Test> &tests)
 	tests.push_back({"numbers", config, numbers});
 }
 
-void coalesced_tests(std::vector<Test> &tests)
-{
-	for (const Mode &mode : modes) {
-		const std::string name = std::string("coalesced-") + mode.name;
-		auto config = distant();
-		const u64 sges = config.send_sges;
-		const auto add = [&](const char *what, u64 wait_us, const std::function<void()> &body) {
-			config.coalesce_us = wait_us;
-			tests.push_back({name + "-" + what, config, body});
-		};
-
-		config.aggregate = 1;
-		add("full", 1000, [=] { coalesced(mode.id, 1000); });
-		add("most", 5000, [=] { coalesced(mode.id, 1000); });
-		add("moments", 5, [=] { moments(mode.id, 5); });
-		add("moments-full", 70, [=] { moments(mode.id, 70); });
-		add("batch", 1000, [=] { batch(mode.id); });
-		add("urged", 1000, [=] { urged(mode.id); });
-		add("last", 1000, [=] { last_place(mode.id); });
-		add("paused", 1000, [=] { paused(mode.id); });
-		add("few", 1000, [=] { at_once(mode.id, stream_messages, 8); });
-		// Of 4096 bytes, with headers of 48 and 40: three payloads that are not copied fit into a
-		// work request. What does not fit into a packet begins where the one before it ends.
-		add("packed", 1000, [=] { packed(mode.id, 1000, 12, 4, 1); });
-		add("cut", 1000, [=] { packed(mode.id, 4096, 4, 5, 2); });
-		config.send_sges = 2;
-		add("narrow", 1000, [=] { packed(mode.id, 1000, 12, 12, 1); });
-		config.send_sges = sges;
-		add("delivered", 1000, [=] { at_once(mode.id, 12, 8, IBRELK_LEVEL_DELIVERED); });
-		add("adapter", by_fabric, [=] { at_once(mode.id, 12, 8); });
-		config.fabric = SIM_FABRIC_SOFTWARE;
-		add("software", by_fabric, [=] { coalesced(mode.id, 20); });
-		add("off", 0, [=] { at_once(mode.id, 12, 8); });
-		config.fabric = SIM_FABRIC_ETHERNET;
-		const u64 soon_us = config.softirq_us, late_us = 400;
-		config.softirq_us = late_us;
-		add("late", 5, [=] { moments(mode.id, 5, 4 * late_us); });
-		config.softirq_us = soon_us;
-		config.aggregate = 0;
-		add("alone", 1000, [=] { at_once(mode.id, 12, 8); });
-	}
-}
-
 void congestion_tests(std::vector<Test> &tests)
 {
 	const struct {
@@ -1742,8 +1047,12 @@ void congestion_tests(std::vector<Test> &tests)
 
 } // namespace
 
+} // namespace streams
+
 int main(int argc, char **argv)
 {
+	using namespace streams;
+
 	sim::use_huge_pages(argv);
 
 	std::vector<Test> tests;
