@@ -411,11 +411,16 @@ void go_to(Scene &scene, Step step)
 	}
 	case closing:
 		both();
-		until([&] {
-			const auto now = scene.look();
-			return now.transfers && now.asked == now.want && now.closing && !now.open &&
-				!now.opening;
-		});
+		// By some seeds the last fragment arrives while a worker closes regions, which closes the
+		// last one in the same event: there is no such step, and the message is complete.
+		if (!scene.until([&] {
+			    const auto now = scene.look();
+			    return now.transfers && now.asked == now.want && now.closing && !now.open &&
+				    !now.opening;
+		    }))
+			sim_fail(
+				scene.text(sender) == "ok" && scene.text(receiver) == "ok" ? "unmet" : "step",
+				"never: %s", table[step].what);
 		break;
 	case fin_sent:
 	case fin_lost:
@@ -748,6 +753,7 @@ void run_table(const Options &options, Tally &tally)
 				if (!options.wants(1, row.name) || !options.wants(2, cause_name[cause]) ||
 					!options.wants(3, mode.name) || (row.written && !mode.written))
 					continue;
+				u64 unmet = 0;
 				for (u64 seed = 1; seed <= options.seeds && tally.failed < options.failures;
 					seed++) {
 					const auto outcome = sim::apart(config(), options.trace, [&] {
@@ -755,6 +761,10 @@ void run_table(const Options &options, Tally &tally)
 							static_cast<Cause>(cause),
 							row.cell[static_cast<std::size_t>(cause)]);
 					});
+					// Some seed has to come to this step.
+					if (outcome.failed && outcome.check == "unmet" &&
+						++unmet < options.seeds)
+						continue;
 					(outcome.failed ? tally.failed : tally.passed)++;
 					if (outcome.failed)
 						std::printf("%s %s %s, seed %llu: %s", row.name,
