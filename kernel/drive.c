@@ -488,6 +488,22 @@ static u64 drive_next(struct ibr_path *path)
 	return at;
 }
 
+/*
+ * Question and answer move the deadlines of an ACK and of the tail probe with each message. What is armed and would go off
+ * within a round trip, before the next packet can be there, is set anew if nothing is due by then: on the processor that
+ * it is armed on, that is cheaper than an interrupt. (Where a round trip is longer than an ACK is delayed, and much goes
+ * both ways, that is up to twice for a packet: for the ACK, and when it has gone.)
+ */
+static void drive_arm(struct ibr_path *path)
+{
+	u64 soon = path->now + path->rel.rtt.srtt_ns;
+	u64 at = drive_next(path);
+
+	if (path->timer_at < soon && at >= soon && at != REL_TIME_NEVER)
+		path->timer_at = REL_TIME_NEVER;
+	drive_arm_at(path, at);
+}
+
 void ibr_path_drive_locked(struct ibr_path *path)
 {
 	lockdep_assert_held(&path->lock);
@@ -516,7 +532,7 @@ void ibr_path_drive_locked(struct ibr_path *path)
 		   !list_empty(&path->ready)) {
 		ibr_path_want(path);
 	}
-	drive_arm_at(path, drive_next(path));
+	drive_arm(path);
 }
 
 /* What fills a packet, in the units of path->held. */

@@ -322,9 +322,12 @@ void synchronize_rcu()
 
 // ---- timers ------------------------------------------------------------------------------------
 
+u64 sim_hrtimers_fired;
+
 static void hrtimer_fire(void *argument)
 {
 	auto *timer = static_cast<hrtimer *>(argument);
+	sim_hrtimers_fired++;
 	if (timer->function(timer) != HRTIMER_NORESTART)
 		sim_fail("shim", "timers that start themselves again are not simulated");
 }
@@ -338,6 +341,8 @@ void hrtimer_setup(hrtimer *timer, hrtimer_restart (*function)(hrtimer *), int, 
 void hrtimer_start(hrtimer *timer, ktime_t at, hrtimer_mode)
 {
 	const u64 late = sim_below(SIM_RANDOM_SCHEDULE, sim_config.softirq_us * 1000 + 1);
+	if (at < 0)
+		sim_fail("shim", "a timer that is to go off at %lld, at once in a kernel", at);
 	sim_timer_start(&timer->timer, static_cast<u64>(at) + late, SIM_SOFTIRQ, hrtimer_fire, timer);
 }
 

@@ -188,6 +188,8 @@ idle-ring | idle | streams idle-ud | path.c | s/\t\telse if \(rel_ring_drop\(&pa
 idle-grows | idle | streams idle-ud | path.c | s/kzalloc\(sizeof\(\*path\), GFP_KERNEL_ACCOUNT\)/kzalloc(sizeof(*path) + 64 * path_count, GFP_KERNEL_ACCOUNT)/
 numbers-end | numbers | streams numbers | endpoint.c | s/XA_LIMIT\(FIRST_FREE_ID, U32_MAX - 1\)/XA_LIMIT(FIRST_FREE_ID, U32_MAX)/
 key-none | adapter | modes=32 | transport/verbs.c | s/k < ARRAY_SIZE\(send->sge\)/k < 2/
+talk-vain | talk | streams talk-uc | drive.c | s/\tif \(path->timer_at < soon && .*?\n.*?;\n//
+talk-late | timer | streams talk-uc | drive.c | s/(REL_TIME_NEVER\)\n\t\tpath->timer_at = )REL_TIME_NEVER;/${1}REL_TIME_NEVER, at += 100000;/
 coalesced-timer | wake | streams coalesced-ud-full | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
 coalesced-timer-drawn | wake | modes=32 aggregate=1 coalesce_us=1000 size_max=64 levels=2 | drive.c | s/\t\tdrive_arm_at\(path, path->held_until\);/\t\t;/
 coalesced-late | coalesced | streams coalesced-uc-full | drive.c | s/min\(wait_us, COALESCE_US_MAX\)/2 * min(wait_us, COALESCE_US_MAX)/

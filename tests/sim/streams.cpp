@@ -5,8 +5,8 @@
 // of them while a process stands still, or others on their path do their worst, how they are posted, what
 // becomes of memory that is not registered, or mapped, which congestion control they have, how long their
 // packets are, and where the numbers of endpoints wrap around; which of them wait for others, to share
-// packets (coalesced.cpp); and what becomes of them if a queue pair of datagrams fails (datagrams.cpp).
-// Prints "N passed, N failed".
+// packets (coalesced.cpp); question and answer (talks.cpp); and what becomes of them if a queue pair of
+// datagrams fails (datagrams.cpp). Prints "N passed, N failed".
 //
 //	ibrelk-streams [--trace] [NAME]		all, or those whose name begins like this
 
@@ -1081,6 +1081,7 @@ int main(int argc, char **argv)
 	idle_tests(tests);
 	numbers_tests(tests);
 	coalesced_tests(tests);
+	talks_tests(tests);
 	congestion_tests(tests);
 	for (const auto &test : tests) {
 		if (test.name.compare(0, name.size(), name) != 0)

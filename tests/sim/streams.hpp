@@ -326,6 +326,7 @@ struct Test {
 // What streams.cpp plays besides its own scenes.
 void coalesced_tests(std::vector<Test> &tests);
 void datagrams_tests(std::vector<Test> &tests);
+void talks_tests(std::vector<Test> &tests);
 
 } // namespace streams
 

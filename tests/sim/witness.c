@@ -489,10 +489,13 @@ static void check_path(const struct ibr_path *path)
 		sim_fail("bound", "path: %u fragments wait", path->queue);
 	if (path->memory != path_memory(path))
 		sim_fail("count", "path: %llu bytes in flight, counted %llu", path_memory(path), path->memory);
-	/* Whatever the engine waits for, something will wake it up. */
+	/* Whatever the engine waits for, something will wake it up, and by then. */
 	if (path->state == IBRELK_PATH_UP && !path->removed && rel_next_timeout(rel) != REL_TIME_NEVER &&
 	    !path->timer.timer.id)
 		sim_fail("timer", "path: the engine waits for %llu, and no timer runs", rel_next_timeout(rel));
+	if (path->state == IBRELK_PATH_UP && !path->removed && path->established && path->timer_at > rel_next_timeout(rel))
+		sim_fail("timer", "path: the engine waits for %llu, and the timer for %llu", rel_next_timeout(rel),
+			 path->timer_at);
 	if (!path->removed && path->starved && !path->timer.timer.id)
 		sim_fail("timer", "path: starved, and no timer runs");
 	if (path->qp)

@@ -82,6 +82,7 @@ void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struc
 		   enum hrtimer_mode mode);
 void hrtimer_start(struct hrtimer *timer, ktime_t at, enum hrtimer_mode mode);
 int hrtimer_cancel(struct hrtimer *timer);
+extern u64 sim_hrtimers_fired; /* so many have gone off */
 
 /* Work */
 struct workqueue_struct;
