@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/mman.h>
+
 #include <gtest/gtest.h>
 
 #include <rdma/fabric.h>
@@ -58,6 +60,31 @@ Info get_info(const fi_info *wanted, const char *node = nullptr, const char *ser
 
 /// Bytes that say whose they are.
 std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed);
+
+/// Memory of its own pages.
+class Pages
+{
+public:
+	explicit Pages(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) :
+		bytes_(bytes), first_(::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+	{
+		EXPECT_NE(first_, MAP_FAILED);
+	}
+	Pages(const Pages &) = delete;
+	Pages &operator=(const Pages &) = delete;
+	~Pages()
+	{
+		::munmap(first_, bytes_);
+	}
+	[[nodiscard]] void *data() const
+	{
+		return first_;
+	}
+
+private:
+	std::size_t bytes_;
+	void *first_;
+};
 
 /// FI_MR_UNSPEC and its like: newer headers warn of each use of these names.
 inline constexpr int mr_unspec = 0;

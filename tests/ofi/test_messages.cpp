@@ -27,14 +27,16 @@ protected:
 		return tagged() ? FI_TAGGED : FI_MSG;
 	}
 
+	static ssize_t try_recv(Side &side, void *buffer, std::size_t bytes, void *context,
+		std::uint64_t tag = 0, fi_addr_t from = FI_ADDR_UNSPEC)
+	{
+		return tagged() ? fi_trecv(side.ep.get(), buffer, bytes, nullptr, from, tag, 0, context)
+				: fi_recv(side.ep.get(), buffer, bytes, nullptr, from, context);
+	}
 	static void recv(Side &side, void *buffer, std::size_t bytes, void *context, std::uint64_t tag = 0,
 		fi_addr_t from = FI_ADDR_UNSPEC)
 	{
-		Side::post([&] {
-			return tagged()
-				? fi_trecv(side.ep.get(), buffer, bytes, nullptr, from, tag, 0, context)
-				: fi_recv(side.ep.get(), buffer, bytes, nullptr, from, context);
-		});
+		Side::post([&] { return try_recv(side, buffer, bytes, context, tag, from); });
 	}
 	static void send(Side &side, const void *buffer, std::size_t bytes, fi_addr_t to, void *context,
 		std::uint64_t tag = 0)
@@ -713,6 +715,68 @@ TEST_P(Messages, injections_that_fail_are_not_reported)
 		EXPECT_EQ(a.look().result, -FI_EAGAIN);
 		if (counters) {
 			EXPECT_EQ(fi_cntr_readerr(a.sent.get()), 3U);
+		}
+	}
+}
+
+// Memory that is not there: what is sent from it is refused, what comes for it fails, and nobody waits.
+TEST_P(Messages, of_memory_that_is_not_there)
+{
+	Pair pair;
+	const std::size_t inject_size = pair.a.info->tx_attr->inject_size;
+	fid_ep *ep = pair.a.ep.get();
+	constexpr std::size_t most = 4 << 20;
+	// Of a long message, when it is accepted: two pinned windows.
+	constexpr std::size_t looked_at = 4 << 20;
+	const Pages gone(most, PROT_NONE);
+
+	for (const std::size_t bytes : {1UL, 4096UL, 8192UL, 8193UL, 65536UL, most}) {
+		auto message = pattern(bytes, 21);
+		std::vector<unsigned char> buffer(2 * bytes);
+		int sending = 0;
+		int receiving = 0;
+
+		for (void *nowhere : {static_cast<void *>(nullptr), gone.data()}) {
+			SCOPED_TRACE(std::to_string(bytes) + (nowhere ? " unmapped" : " at null"));
+			EXPECT_EQ(tagged() ? fi_tsend(ep, nowhere, bytes, nullptr, pair.to_b, 1, &sending)
+					   : fi_send(ep, nowhere, bytes, nullptr, pair.to_b, &sending),
+				-FI_EFAULT);
+			if (bytes <= inject_size) {
+				EXPECT_EQ(tagged() ? fi_tinject(ep, nowhere, bytes, pair.to_b, 1)
+						   : fi_inject(ep, nowhere, bytes, pair.to_b),
+					-FI_EFAULT);
+			}
+
+			// Of a long message only the start is looked at.
+			recv(pair.b, buffer.data(), buffer.size(), &receiving, 2);
+			if (const ssize_t sent = sendmsg(pair.a, {{message.data(), bytes}, {nowhere, bytes}},
+				    pair.to_b, &sending, FI_COMPLETION, 0, 2);
+				sent != -FI_EFAULT) {
+				ASSERT_EQ(sent, 0);
+				EXPECT_GT(2 * bytes, looked_at);
+				pair.a.failed(&sending, FI_EFAULT);
+				pair.b.failed(&receiving, FI_EFAULT);
+			} else {
+				send(pair.a, message.data(), bytes, pair.to_b, &sending, 2);
+				pair.a.done(&sending);
+				pair.b.done(&receiving);
+			}
+
+			// A receive may be refused at once, but a short one's memory need not be there yet.
+			if (const ssize_t posted = try_recv(pair.b, nowhere, bytes, &receiving, 2);
+				posted != -FI_EFAULT) {
+				ASSERT_EQ(posted, 0);
+				send(pair.a, message.data(), bytes, pair.to_b, &sending, 2);
+				pair.b.failed(&receiving, FI_EFAULT);
+				pair.a.next();
+			}
+
+			// Nothing of all that is left, at either end.
+			recv(pair.b, buffer.data(), bytes, &receiving, 3);
+			send(pair.a, message.data(), bytes, pair.to_b, &sending, 3);
+			EXPECT_EQ(pair.b.done(&receiving).len, bytes);
+			pair.a.done(&sending);
+			EXPECT_TRUE(std::equal(message.begin(), message.end(), buffer.begin()));
 		}
 	}
 }

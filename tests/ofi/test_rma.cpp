@@ -7,8 +7,6 @@
 #include <atomic>
 #include <thread>
 
-#include <sys/mman.h>
-
 namespace ofi
 {
 
@@ -22,31 +20,6 @@ Wish remote_wish()
 	wish.mr_mode = memory_mr_mode;
 	return wish;
 }
-
-// Memory of its own pages.
-class Pages
-{
-public:
-	explicit Pages(std::size_t bytes, int protection = PROT_READ | PROT_WRITE) :
-		bytes_(bytes), first_(::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
-	{
-		EXPECT_NE(first_, MAP_FAILED);
-	}
-	Pages(const Pages &) = delete;
-	Pages &operator=(const Pages &) = delete;
-	~Pages()
-	{
-		::munmap(first_, bytes_);
-	}
-	[[nodiscard]] void *data() const
-	{
-		return first_;
-	}
-
-private:
-	std::size_t bytes_;
-	void *first_;
-};
 
 std::uint64_t address_of(const void *memory)
 {

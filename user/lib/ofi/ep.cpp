@@ -646,10 +646,16 @@ ssize_t Endpoint::submit(const Command &command) noexcept
 {
 	const auto accepted = kernel_->submit({&command, 1});
 
+	if (accepted)
+		return *accepted == 1 ? 0 : -FI_EAGAIN;
 	// A shortage of memory passes, as a rule.
-	if (!accepted)
-		return accepted.error() == ENOMEM ? -FI_EAGAIN : -accepted.error();
-	return *accepted == 1 ? 0 : -FI_EAGAIN;
+	if (accepted.error() == ENOMEM)
+		return -FI_EAGAIN;
+	// Applications are known that do not look at what is returned, and wait for ever.
+	if (accepted.error() != EAGAIN)
+		FI_WARN(&provider, FI_LOG_EP_DATA, "refused, %s\n",
+			ibrelk_error_text(IBRELK_CALL_SUBMIT, accepted.error()));
+	return -accepted.error();
 }
 
 // What is done counts as under way until it is taken from the ring, which may be nobody's business but ours.
