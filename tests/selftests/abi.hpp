@@ -597,6 +597,31 @@ inline ibrelk_endpoint_info endpoint_info(const Node &node)
 	throw ktap::Stop();
 }
 
+// Fragments that RDMA writes stood for, at both ends, of all who send here, and parts of messages that could
+// not be registered for them.
+struct Written {
+	std::uint64_t tx = 0, rx = 0, copied = 0;
+};
+
+inline Written written(const Node &node)
+{
+	std::vector<ibrelk_path_info> info(64);
+	ibrelk_dump dump{};
+	Written all;
+
+	dump.kind = IBRELK_DUMP_PATHS;
+	dump.buffer = address_of(info.data());
+	dump.entry_bytes = sizeof(info[0]);
+	dump.entries = static_cast<std::uint32_t>(info.size());
+	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
+	for (std::uint32_t i = 0; i < dump.entries; i++) {
+		all.tx += info[i].counters.tx_written;
+		all.rx += info[i].counters.rx_written;
+		all.copied += info[i].counters.windows_copied;
+	}
+	return all;
+}
+
 // The two ends of each message here: the same endpoint, or with --between two, which share a ring.
 struct Ends : Node {
 	explicit Ends(std::uint32_t entries = 64, std::uint32_t mode = IBRELK_MODE_UC_RELIABLE) :
