@@ -85,6 +85,7 @@ Side::Side(const Wish &wish)
 	fi_cntr_attr cntr_attr{};
 
 	cq_attr.format = wish.format;
+	cq_attr.size = wish.queue_size;
 	cq_attr.wait_obj = wish.wait;
 	cq_attr.wait_cond = wish.condition;
 	cntr_attr.wait_obj = wish.counter_wait;

@@ -108,6 +108,7 @@ struct Wish {
 	std::uint64_t bind_flags = 0; // FI_SELECTIVE_COMPLETION
 	bool counters = false;
 	fi_wait_obj counter_wait = FI_WAIT_UNSPEC;
+	std::size_t queue_size = 0;    // entries, as a hint
 	bool queue = true;             // else there are only counters
 	int mr_mode = 0;               // memory_mr_mode: all that there is for memory of others
 	const char *service = nullptr; // a certain endpoint number

@@ -781,6 +781,62 @@ TEST_P(Messages, of_memory_that_is_not_there)
 	}
 }
 
+// The provider takes the key of the job from the environment: who has another one is refused.
+TEST_P(Messages, of_another_job_are_refused)
+{
+	const char *variable = "FI_IBRELK_JOB_KEY";
+	Side outside;
+
+	ASSERT_EQ(::setenv(variable, "another job's", 1), 0);
+
+	Pair pair;
+
+	ASSERT_EQ(::unsetenv(variable), 0);
+
+	char buffer = 0;
+	int sending = 0;
+	int receiving = 0;
+	const fi_addr_t to_b = outside.add(pair.b);
+
+	recv(pair.b, &buffer, 1, &receiving, 1);
+	send(outside, "x", 1, to_b, &sending, 1);
+	outside.failed(&sending, FI_EACCES);
+	send(pair.a, "y", 1, pair.to_b, &sending, 1);
+	pair.a.done(&sending);
+	pair.b.done(&receiving);
+	EXPECT_EQ(buffer, 'y');
+}
+
+// How many entries a completion queue has is a hint: as many are kept as can be under way.
+TEST_P(Messages, more_at_once_than_the_queue_was_asked_to_hold)
+{
+	Wish wish;
+
+	wish.queue_size = 1;
+
+	Pair pair(wish);
+	constexpr std::size_t count = 200;
+	std::vector<int> sending(count);
+	std::vector<int> receiving(count);
+	std::vector<char> received(count);
+
+	// Nobody looks at the queues before all of them are posted.
+	for (std::size_t i = 0; i < count; i++)
+		ASSERT_EQ(try_recv(pair.b, &received[i], 1, &receiving[i], 1), 0);
+	for (std::size_t i = 0; i < count; i++) {
+		const char byte = static_cast<char>(i);
+
+		ASSERT_EQ(tagged() ? fi_tsend(pair.a.ep.get(), &byte, 1, nullptr, pair.to_b, 1, &sending[i])
+				   : fi_send(pair.a.ep.get(), &byte, 1, nullptr, pair.to_b, &sending[i]),
+			0);
+	}
+	for (std::size_t i = 0; i < count; i++) {
+		pair.a.done(&sending[i]);
+		pair.b.done(&receiving[i]);
+		EXPECT_EQ(received[i], static_cast<char>(i));
+	}
+}
+
 TEST_P(Messages, to_oneself)
 {
 	Side side;
