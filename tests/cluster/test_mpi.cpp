@@ -5,6 +5,7 @@
 #include "mpi.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -396,6 +397,19 @@ TEST_P(Mpich, one_sided)
 	EXPECT_GT(sent.value(), 0);
 }
 
+// So are its accumulates of integers, which could be messages as well: all are for rank 0, on node 1.
+TEST_P(Mpich, one_sided_by_atomics)
+{
+	for (const std::string piece : {"tickets", "'compare and swap'", "sums"}) {
+		mpi::Job atomics = job("onesided " + piece);
+		auto remote = growth(2, "tx_remote", atomics.mode);
+
+		SCOPED_TRACE(piece);
+		expect_verified(run(atomics, 1), "verified 1");
+		EXPECT_GE(remote.value(), 10);
+	}
+}
+
 TEST_P(Mpich, one_sided_while_packets_are_lost)
 {
 	expect_verified(run_while_packets_are_lost(job("onesided"), 400), "verified 16");
@@ -425,9 +439,18 @@ struct Own {
 	std::string folder{};
 	std::string program{}; // with its arguments
 	std::string options{}; // of mpiexec: its environment
+	std::string mode{};
 	int ranks = 0;
 	int limit_s = 300;
 };
+
+// The mode of one of many tests: each has its turn.
+std::string own_mode(std::size_t index)
+{
+	const std::array modes = {"auto", "uc-reliable", "ud-reliable"};
+
+	return modes[index % modes.size()];
+}
 
 // Those of two to four ranks: more would wait for each other's polling, on one processor. Without those that
 // are expected to fail over libfabric, as they cancel what was sent, and those that want more memory than
@@ -463,6 +486,7 @@ std::vector<Own> own_tests()
 				else if (name == "xfail" || name == "mem")
 					wanted = false;
 			}
+			test.mode = own_mode(all.size());
 			if (wanted && test.ranks >= 2 && test.ranks <= 4)
 				all.push_back(test);
 		}
@@ -487,6 +511,7 @@ TEST_P(MpichOwn, passes)
 
 	const Result result = lab().run(1,
 		mpi::command({.program = "./" + test.program,
+			.mode = test.mode,
 			.ranks = (test.ranks + 1) / 2,
 			.in_all = test.ranks,
 			.options = fmt::format("-wdir {}{}", test.folder, test.options),
