@@ -60,6 +60,40 @@ TEST_P(Overlap, long_up_to_64_mib)
 INSTANTIATE_TEST_SUITE_P(modes, Overlap, testing::Values("uc-reliable", "ud-reliable", "auto"),
 	[](const auto &info) { return test_name(info.param); });
 
+class OverlapProvider : public ClusterTest
+{
+};
+
+// By libfabric, too, a message comes to its end without a call, and without a thread that would make up for
+// calls.
+TEST_F(OverlapProvider, long_needs_neither_calls_nor_threads)
+{
+	static const std::regex first("ibrelk,overlap_(send|recv)_first_pct,([0-9]+),0,0,([0-9.]+),");
+	const std::string program = "FI_IBRELK_MODE=uc-reliable FI_PROVIDER_PATH=" + built("user/lib/ofi") +
+		" " + built("tests/bench/fi_overlap");
+	lab::Job server = lab().start(2, "exec env " + program + " serve ibrelk 10.1.0.2");
+
+	// It listens on TCP port 7469.
+	lab().wait_until(2, "grep -q ':1D2D .* 0A ' /proc/net/tcp");
+
+	lab::Job client = lab().start(1, program + " run ibrelk 10.1.0.1 10.1.0.2 4096,65536,1048576 40");
+
+	// Once there are figures it has all that it is going to have.
+	client.wait_for_output("4096 ", Duration(120));
+	EXPECT_EQ(lab().run_ok(2, "ls /proc/$(pidof fi_overlap)/task | wc -l"), "1\n");
+	EXPECT_EQ(lab().run_ok(1, "ls /proc/$(pidof fi_overlap)/task | wc -l"), "1\n");
+
+	const Result result = client.wait(Duration(240));
+	unsigned sides = 0;
+
+	EXPECT_EQ(result.status, 0) << result.output;
+	EXPECT_EQ(server.wait(Duration(60)).status, 0) << server.output();
+	for (std::sregex_iterator it(result.output.begin(), result.output.end(), first), end; it != end;
+		++it, sides++)
+		EXPECT_GT(std::stod((*it)[3]), 0) << (*it)[1] << " of " << (*it)[2] << " bytes";
+	EXPECT_EQ(sides, 6u) << result.output;
+}
+
 struct Provider {
 	const char *name;
 	const char *domain; // where the address says nothing
