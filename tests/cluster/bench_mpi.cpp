@@ -271,7 +271,7 @@ void print_tables(const Figures &figures, int loss_pct)
 
 /// The least that one of ours is ahead of another network by, and in what.
 struct Lead {
-	double least = 0; // 1 is alike; 0: there is no figure of ours, or none of the other's
+	double least = 0; // 1 is alike; 0: there is a figure that we do not have, or the other has none
 	std::string where{};
 	int compared = 0; // what the other came to the end of
 };
@@ -288,10 +288,10 @@ Lead lead_of(const Figures &figures, const std::string &ours, const std::string 
 		const bool time = std::string(column.metric).ends_with("_us") ||
 			std::string(column.metric).ends_with("_s");
 
-		if (a <= 0)
-			return {};
 		if (b <= 0)
 			continue;
+		if (a <= 0)
+			return {.where = fmt::format("no {} of {}", column.metric, column.size)};
 
 		const double now = time ? b / a : a / b;
 

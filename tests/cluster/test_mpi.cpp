@@ -444,19 +444,12 @@ struct Own {
 	int limit_s = 300;
 };
 
-// The mode of one of many tests: each has its turn.
-std::string own_mode(std::size_t index)
-{
-	const std::array modes = {"auto", "uc-reliable", "ud-reliable"};
-
-	return modes[index % modes.size()];
-}
-
 // Those of two to four ranks: more would wait for each other's polling, on one processor. Without those that
 // are expected to fail over libfabric, as they cancel what was sent, and those that want more memory than
-// nodes have.
+// nodes have. Each mode has its turn.
 std::vector<Own> own_tests()
 {
+	const std::array modes = {"auto", "uc-reliable", "ud-reliable"};
 	const char *suite = std::getenv("IBRELK_MPICH_SUITE");
 	std::vector<Own> all;
 
@@ -486,7 +479,7 @@ std::vector<Own> own_tests()
 				else if (name == "xfail" || name == "mem")
 					wanted = false;
 			}
-			test.mode = own_mode(all.size());
+			test.mode = modes[all.size() % modes.size()];
 			if (wanted && test.ranks >= 2 && test.ranks <= 4)
 				all.push_back(test);
 		}
