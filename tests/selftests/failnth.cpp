@@ -191,7 +191,7 @@ bool exchange(int sender, int receiver, ring &from_ring, ring &to_ring, std::uin
 {
 	// Static, so that the buffers are there before allocations begin to fail. What is sent differs in
 	// each packet.
-	static std::vector<unsigned char> from, to(5 << 20);
+	static std::vector<unsigned char> from, to(10 << 20);
 	ibrelk_command send{}, recv{};
 
 	for (std::size_t i = from.size(); i < to.size(); i++)
