@@ -54,7 +54,7 @@ check-mpich: user ## MPICH and its own tests over the libfabric provider, built 
 	@tests/check.sh mpich
 
 check-long: module user ## every test: cluster tests and soaks on 6.1 and 6.12, KUnit on 6.12, and on 7.x with SMP
-	@IBRELK_SIM_FIXED=4000 tests/check.sh unit fuzz sim+steps steps-long model-long mutation kunit-long overlap lab-long mpich
+	@IBRELK_SIM_FIXED=4000 tests/check.sh unit fuzz sim+steps steps-long model-long mutation kunit-long overlap-long lab-long mpich
 
 bench: module user ## deterministic benchmark (icount): table, CSV and plots in build/bench/
 	@tests/bench/run.sh

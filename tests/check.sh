@@ -3,7 +3,7 @@
 # does the whole; a part that ends in any other way counts as one failure. Parts with a + between them run side by side, so
 # that no processor is idle while one of them comes to its end: those that wait for no other's time.
 #
-# usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|overlap|kunit-long|lab|lab-long|mpich[+...] ...
+# usage: check.sh unit|fuzz|sim|steps|steps-long|model|model-long|mutation|kunit|adapter|overlap|overlap-long|kunit-long|lab|lab-long|mpich[+...] ...
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -211,6 +211,15 @@ part_overlap()
 	"$root/tests/bench/overlap.sh" 6.1
 }
 
+# ... also of 4 MiB and more.
+part_overlap_long()
+{
+	sum_good=0 sum_bad=0 sum_skips=0
+	counted overlap part_overlap
+	counted "overlap of long messages" "$root/tests/bench/overlap.sh" --full 6.1
+	sums
+}
+
 part_kunit()
 {
 	sum_good=0 sum_bad=0 sum_skips=0
@@ -289,6 +298,7 @@ long+=":*FenceEnds.*/uc_native:*FenceEnds.*/auto:*FenceSmp.*/uc_native:*FenceSmp
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 # What other modes, kernels or parts of every day's tests show as well.
 long+=":*Overlap.*:*Flood.*/rc_reliable:*Flood.*/auto:*Gone.*/rc_reliable:*Gone.*/auto"
+long+=":*Mingle.*/ud_reliable:*Mingle.*/rc_reliable:*Mingle.*/auto"
 long+=":*Progress.hundred*rc_reliable:*Progress.hundred*stopped_sender/ud_reliable:*Progress.hundred*stopped_receiver/uc_reliable"
 long+=":*Faults*/ud_*_corruption:*Faults*/uc_*_duplication:*Faults*/ud_*_reordering:*Modes.ping*native:*Modes.both*native"
 

@@ -172,6 +172,24 @@ ClusterTest::Pinned ClusterTest::pinned_pages()
 		std::stol(the_lab().run_ok(2, pinned_command))};
 }
 
+std::vector<lab::Job> ClusterTest::mingle(const std::string &mode, int messages, unsigned seed)
+{
+	std::vector<lab::Job> both;
+
+	for (int node : {1, 2}) {
+		lab().run_ok(node, "rm -f /tmp/mingle");
+		both.push_back(lab().start(node,
+			fmt::format("exec {} --to {} --mode {} --count {} --seed {} --go /tmp/mingle{}",
+				built("tests/selftests/mingle"), Lab::address(3 - node), mode, messages, seed,
+				node == 2 ? " --second" : "")));
+	}
+	for (auto &job : both)
+		job.wait_for_output("open\n", Duration(120));
+	for (int node : {1, 2})
+		lab().run_ok(node, "touch /tmp/mingle");
+	return both;
+}
+
 void ClusterTest::wait_for_no_endpoints()
 {
 	for (int node : {1, 2})

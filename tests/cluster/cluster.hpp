@@ -96,6 +96,9 @@ protected:
 	/// How many pages of each node are pinned, by anybody.
 	using Pinned = std::array<long, 2>;
 	static Pinned pinned_pages();
+	/// Starts two processes, one on each node, that send each other so many messages and do at random all
+	/// that matching knows (tests/selftests/mingle.cpp). Both have to succeed.
+	static std::vector<lab::Job> mingle(const std::string &mode, int messages, unsigned seed);
 	/// Waits until no process of either node has an endpoint any more.
 	static void wait_for_no_endpoints();
 	/// Once the last process has gone, as many pages are pinned as before, and the modules can be

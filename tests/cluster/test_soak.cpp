@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //
 // Everything at once, for a long time (check-long only): up to eight processes on each node that send to the
-// other one in random modes, messages of random sizes, some of them several MiB long, while the wire loses,
-// repeats, reorders and damages packets, the link goes down and up, queue pairs are killed, and now and then
-// a process is, or stopped for some seconds. Every byte of every message is verified; long ones are written
+// other one in random modes, messages of random sizes, some of them several MiB long, and one more that does
+// all that matching knows, in memory that comes and goes, while the wire loses, repeats, reorders and damages
+// packets, the link goes down and up, queue pairs are killed, and now and then a process is, or stopped for
+// some seconds. Every byte of every message is verified; long ones are written
 // by RDMA in the modes that do that; and no node may need more memory in the end than it did in the
 // beginning.
 //
@@ -236,6 +237,9 @@ protected:
 		for (const char *mode : writing_modes)
 			for (int node : {1, 2})
 				written.emplace_back(mode, growth(node, "rx_written", mode));
+		const std::string &mode = reliable_modes[static_cast<std::size_t>(draw(4))];
+		const int messages = 20 + draw(200);
+		auto mingling = mingle(mode, messages, static_cast<unsigned>(draw(1 << 30)));
 		const int count = 1 + draw(servers);
 		clients.reserve(2 * static_cast<std::size_t>(count));
 		for (int i = 0; i < count; i++)
@@ -243,7 +247,8 @@ protected:
 				clients.push_back(start_client(node, i));
 		/* So long a patience, and no longer: then the wire is left alone. */
 		const auto peace = Clock::now() + std::chrono::seconds(20);
-		while (any_running(clients) && Clock::now() < peace)
+		while ((any_running(clients) || mingling[0].running() || mingling[1].running()) &&
+			Clock::now() < peace)
 			disturb(clients);
 		for (int node = 1; node <= 2; node++)
 			lab().clear_fault(node);
@@ -252,7 +257,7 @@ protected:
 
 			runs_++;
 			killed |= client.killed;
-			if (client.is_long && !client.killed && result.status == 0)
+			if (client.is_long && !client.killed && result.status == 0 && client.mode != mode)
 				long_runs_[client.mode]++;
 			EXPECT_EQ(result.output.find("WRONG"), std::string::npos) << client.what << "\n"
 										  << result.output;
@@ -261,12 +266,20 @@ protected:
 				EXPECT_EQ(result.status, 0) << client.what << "\n" << result.output;
 			}
 		}
+		for (auto &job : mingling) {
+			const Result result = job.wait(Duration(600));
+
+			EXPECT_EQ(result.status, 0) << mode << "\n" << result.output;
+			mingled_ += messages;
+		}
 		for (auto &running : server_) {
 			for (auto &server : running)
 				EXPECT_TRUE(server.running()) << "a server has ended:\n" << server.output();
 		}
-		for (auto &[mode, fragments] : written)
-			written_[mode] += fragments.value();
+		/* Those that mingle send long messages, too. */
+		for (auto &[writing, fragments] : written)
+			if (writing != mode)
+				written_[writing] += fragments.value();
 		/* A server waits for the messages of one that was killed. */
 		if (killed)
 			stop_servers();
@@ -366,7 +379,7 @@ protected:
 	std::array<std::vector<lab::Job>, 2> server_;
 	std::map<std::string, long> written_, long_runs_; // by mode
 	std::array<std::vector<long>, 2> memory_kib_;
-	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0, stopped_ = 0;
+	int duration_s_ = 0, runs_ = 0, kills_ = 0, killed_ = 0, stopped_ = 0, mingled_ = 0;
 };
 
 TEST_F(Soak, everything_at_once)
@@ -381,8 +394,8 @@ TEST_F(Soak, everything_at_once)
 	while (Clock::now() < end && !HasFailure())
 		round();
 	fmt::print("{} runs, {} attacks on queue pairs, {} connections made anew, {} processes killed, {} "
-		   "stopped\n",
-		runs_, kills_, reconnects.value(), killed_, stopped_);
+		   "stopped, {} messages matched at random\n",
+		runs_, kills_, reconnects.value(), killed_, stopped_, mingled_);
 	expect_written();
 	expect_no_growth();
 	stop_servers();

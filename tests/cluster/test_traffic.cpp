@@ -212,6 +212,28 @@ TEST_P(Flood, beyond_the_memory_of_either_end)
 INSTANTIATE_TEST_SUITE_P(Both, Flood, ::testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
 
+class Mingle : public ClusterTest, public ::testing::WithParamInterface<std::string>
+{
+};
+
+// Two processes do all that matching knows, in memory that comes and goes, while the wire loses packets.
+TEST_P(Mingle, everything_that_matching_knows)
+{
+	for (int node : {1, 2})
+		lab().set_fault(node, "loss 1%");
+	for (auto &job : mingle(GetParam(), 300, 1)) {
+		const Result result = job.wait(Duration(240));
+
+		EXPECT_EQ(result.status, 0) << result.output;
+		EXPECT_NE(result.output.find("300 received"), std::string::npos) << result.output;
+		for (const std::string what : {"cut", "discarded", "probed", "parts", "cancelled"})
+			EXPECT_EQ(result.output.find(" 0 " + what), std::string::npos) << result.output;
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, Mingle, ::testing::ValuesIn(reliable_modes),
+	[](const auto &info) { return test_name(info.param); });
+
 class Cluster : public ClusterTest
 {
 };
