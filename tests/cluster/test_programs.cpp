@@ -3,7 +3,9 @@
 // Self-tests that run as programs of their own on a node, and attacks on the wire.
 #include "cluster.hpp"
 
+#include <cstdlib>
 #include <regex>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -134,6 +136,53 @@ TEST_F(Programs, many_endpoints_and_many_processes)
 		receiver.kill(15);
 		receiver.wait(Duration(60));
 	}
+}
+
+// What is installed, as mpi.rst says, into the system's own folders is all that it takes to use ibrelk there:
+// tools and libfabric's plug-in are found where they are looked for, and programs are built against it by
+// pkg-config, and by CMake.
+TEST_F(Programs, long_use_what_was_installed)
+{
+	const std::string installed = built("installed"), usr = installed + "/usr",
+			  example = std::string(IBRELK_SOURCE) + "/user/examples/hello_c.c";
+	const auto on_this_machine = [](const std::string &command) {
+		if (std::system(command.c_str()) != 0)
+			throw std::runtime_error("on this machine: " + command);
+	};
+
+	on_this_machine(fmt::format(
+		"rm -rf {0} && cmake -S {1} -B {0}/build -DIBRELK_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr "
+		">/dev/null && "
+		"cmake --build {0}/build -j2 >/dev/null && DESTDIR={0} cmake --install {0}/build >/dev/null",
+		installed, IBRELK_SOURCE));
+	on_this_machine(fmt::format("export PKG_CONFIG_PATH=$(dirname $(find {0} -name ibrelk.pc)) && "
+				    "gcc {1} $(pkg-config --cflags --libs ibrelk) -o {2}/by_pkg_config",
+		usr, example, installed));
+	on_this_machine(fmt::format(
+		"mkdir {0}/project && printf '%s\\n' 'cmake_minimum_required(VERSION 3.20)' 'project(hello "
+		"C)' "
+		"'find_package(ibrelk 0.1 REQUIRED)' 'add_executable(by_cmake {1})' "
+		"'target_link_libraries(by_cmake PRIVATE ibrelk::ibrelk)' >{0}/project/CMakeLists.txt && "
+		"cmake -S {0}/project -B {0}/built -DCMAKE_PREFIX_PATH={2} -DCMAKE_SKIP_RPATH=ON >/dev/null "
+		"&& "
+		"cmake --build {0}/built >/dev/null",
+		installed, example, usr));
+	for (const std::string page : {"man1/ibrelk.1", "man1/ibrelk-perf.1", "man7/fi_ibrelk.7"})
+		on_this_machine(fmt::format("test -s {}/share/man/{}", usr, page));
+
+	for (int node : {1, 2})
+		lab().run_ok(node, fmt::format("cp -dR {}/. /usr && ldconfig", usr));
+	EXPECT_NE(lab().run_ok(1, "ibrelk show ports").find("10.1.0.1"), std::string::npos);
+	EXPECT_NE(lab().run_ok(1, "env -u FI_PROVIDER_PATH fi_info -p ibrelk").find("provider: ibrelk"),
+		std::string::npos);
+	auto receiver = lab().start(2, installed + "/by_pkg_config");
+	lab().wait_until(2, "ibrelk show endpoints | grep -q ':77#'");
+	EXPECT_EQ(lab().run_ok(1, installed + "/built/by_cmake 10.1.0.2:77"), "hello\n");
+	const Result result = receiver.wait(Duration(60));
+	EXPECT_EQ(result.status, 0) << result.output;
+	for (int node : {1, 2})
+		lab().run_ok(node,
+			fmt::format("cd {} && find . ! -type d | (cd /usr && xargs rm) && ldconfig", usr));
 }
 
 // What library.rst quotes.
