@@ -364,24 +364,6 @@ private:
 	}
 };
 
-// Fragments that were written into a receiver's memory so far.
-std::uint64_t written(int device)
-{
-	std::array<ibrelk_path_info, 8> paths{};
-	ibrelk_dump dump{};
-	std::uint64_t all = 0;
-
-	dump.kind = IBRELK_DUMP_PATHS;
-	dump.buffer = reinterpret_cast<std::uintptr_t>(paths.data());
-	dump.entry_bytes = sizeof(paths[0]);
-	dump.entries = paths.size();
-	if (!check("dump", ioctl(device, IBRELK_IOC_DUMP, &dump)))
-		fail("dump", errno);
-	for (std::uint32_t i = 0; i < dump.entries; i++)
-		all += paths[i].counters.rx_written;
-	return all;
-}
-
 struct transfer_mode {
 	const char *name;
 	std::uint32_t mode;
@@ -396,6 +378,26 @@ constexpr std::array<transfer_mode, 6> transfer_modes{{
 	{"rc-reliable", IBRELK_MODE_RC_RELIABLE, true},
 	{"rc-native", IBRELK_MODE_RC_NATIVE, true},
 }};
+
+// Fragments that were written into a receiver's memory so far.
+std::uint64_t written(int device)
+{
+	std::array<ibrelk_path_info, 2 * transfer_modes.size()> paths{}; // of both ends
+	ibrelk_dump dump{};
+	std::uint64_t all = 0;
+
+	dump.kind = IBRELK_DUMP_PATHS;
+	dump.buffer = reinterpret_cast<std::uintptr_t>(paths.data());
+	dump.entry_bytes = sizeof(paths[0]);
+	dump.entries = paths.size();
+	if (!check("dump", ioctl(device, IBRELK_IOC_DUMP, &dump)))
+		fail("dump", errno);
+	if (dump.total > paths.size())
+		fail("there are more paths than modes", E2BIG);
+	for (std::uint32_t i = 0; i < dump.entries; i++)
+		all += paths[i].counters.rx_written;
+	return all;
+}
 
 const transfer_mode &mode_of(const std::string &name)
 {
