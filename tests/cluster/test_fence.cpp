@@ -540,8 +540,11 @@ TEST_P(FenceEnds, writes_of_a_sender_that_has_died)
 
 	/* A message takes some seconds, and some of it waits in the network when its sender dies. */
 	lab().set_fault(1, "rate 2mbit limit 24");
-	for (int i = 0; i < deaths; i++)
+	for (int i = 1; i <= deaths; i++) {
 		ASSERT_NO_FATAL_FAILURE(die_in_the_middle(mode, bytes));
+		/* What is written afterwards is the next one's. */
+		receiver.wait_for_output(fmt::format("reset {}\n", i), Duration(60));
+	}
 	lab().clear_fault(1);
 	EXPECT_GT(number_of(stop(late), "sent"), deaths * 20);
 	EXPECT_GT(none.value(), deaths) << "none was too late";

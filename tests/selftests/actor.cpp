@@ -10,7 +10,8 @@
 //		receives into one buffer, which is its own again as soon as a message has come: it looks at
 //		the message, fills the buffer with something else at once, and then looks --looks times, and
 //		as long as the file --hold exists ("holding"), whether all of that stays; only then the
-//		buffer is posted again. It does the same when a message was given up (ECONNRESET)
+//		buffer is posted again. It does the same when a message was given up (ECONNRESET;
+//		"reset" and how many those were)
 //	actor send --to 10.1.0.2 --endpoints 16 --count 5
 //		from so many endpoints of its own, sends each of as many endpoints of the peer --count
 //		messages, numbered from --first on, and waits until all are complete (--level). Prints the
@@ -293,6 +294,7 @@ public:
 
 			if (completion.status == -ECONNRESET) {
 				changed += use(nobody, ++given_up, received, looks);
+				say("reset", given_up);
 				post(0, 0);
 				continue;
 			}
