@@ -4,9 +4,8 @@
 // other one in random modes, messages of random sizes, some of them several MiB long, and one more that does
 // all that matching knows, in memory that comes and goes, while the wire loses, repeats, reorders and damages
 // packets, the link goes down and up, queue pairs are killed, and now and then a process is, or stopped for
-// some seconds. Every byte of every message is verified; long ones are written
-// by RDMA in the modes that do that; and no node may need more memory in the end than it did in the
-// beginning.
+// some seconds. Every byte of every message is verified; long ones are written by RDMA in the modes that do
+// that; and no node may need more memory in the end than it did in the beginning.
 //
 // IBRELK_SOAK_S in the environment says for how many seconds (60), IBRELK_SEED with what random choices.
 #include "cluster.hpp"

@@ -31,7 +31,7 @@
 // The steps of a life: open (an endpoint, nothing more), connect (a message is on its way to a peer that
 // there is no connection to yet), and, after one message has been delivered ("connected" is printed) and --go
 // exists: eager (many short messages), rendezvous (a long one), poll (waits for a message that never comes).
-#include <ibrelk/ibrelk.hpp>
+#include "need.hpp"
 
 #include <algorithm>
 #include <array>
@@ -42,7 +42,6 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,18 +81,6 @@ struct Options {
 	int spoil = -1;
 	bool hasty = false;
 };
-
-struct Failed : std::runtime_error {
-	using std::runtime_error::runtime_error;
-};
-
-template<class T>
-T need(ibrelk::result<T> result, ibrelk_call call, const char *what)
-{
-	if (!result)
-		throw Failed(std::string(what) + ": " + ibrelk_error_text(call, result.error()));
-	return *std::move(result);
-}
 
 std::byte pattern(std::uint64_t sender, std::uint64_t number, std::uint64_t offset)
 {

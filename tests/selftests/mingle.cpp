@@ -12,7 +12,7 @@
 // message must come exactly once, be what its number says, and be matched in its turn: of those with one tag,
 // the earlier one by the earlier command. Beside it nothing may change, nor afterwards, when the memory is
 // used for something else at once. At the end it says "done", or what is WRONG, and fails.
-#include <ibrelk/ibrelk.hpp>
+#include "need.hpp"
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,6 @@
 #include <optional>
 #include <random>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -59,18 +58,6 @@ struct Options {
 	std::uint64_t count = 300, seed = 1;
 	bool second = false;
 };
-
-struct Failed : std::runtime_error {
-	using std::runtime_error::runtime_error;
-};
-
-template<class T>
-T need(ibrelk::result<T> result, ibrelk_call call, const char *what)
-{
-	if (!result)
-		throw Failed(std::string(what) + ": " + ibrelk_error_text(call, result.error()));
-	return *std::move(result);
-}
 
 void say(const std::string &text)
 {
