@@ -261,7 +261,7 @@ part_kunit_long()
 }
 
 # Programs that look for messages without a pause: they leave no processor to another lab.
-busy="*Lammps.*:*Mpi.*:*Mpich*:*Overlap*"
+busy="*Lammps.*:*Mpi.*:*Mpich*:*Overlap*:*Slurm*"
 
 # cluster SERIES TESTS OTHERS: the cluster tests on a kernel that are TESTS and not OTHERS. What keeps processors busy has
 # them for itself; each half of the rest is in a lab of its own, as nodes wait for each other most of the time.
@@ -293,7 +293,7 @@ cluster()
 long="*.long_*:Soak.*:*Ends.*/exec_*:*Ends.*/fork_*:*Ends.*/kill_uring"
 long+=":*FenceModes.*/uc_native:*FenceModes.*/auto:*FenceWire.*/uc_native:*FenceWire.*/auto"
 long+=":*Mpi.ping*:*Mpi.a_*:*Mpi.*/auto:*Mpi.point_to_point/*:*Mpi.one_sided*:*Suites.*"
-long+=":*Mpich*:*Large.*:*Progress.stopped*reliable:*Progress.frozen*reliable"
+long+=":*Mpich*:*Slurm*:*Large.*:*Progress.stopped*reliable:*Progress.frozen*reliable"
 long+=":*FenceEnds.*/uc_native:*FenceEnds.*/auto:*FenceSmp.*/uc_native:*FenceSmp.*/auto"
 long+=":*Lammps.*/eam*:*Lammps.*/rhodo*:*Lammps.*/chain_4*:*Lammps.*/*auto*:*Lammps.*/*_rc_*:*Lammps.*loss_0"
 # What other modes, kernels or parts of every day's tests show as well.
@@ -333,6 +333,7 @@ part_lab_long()
 {
 	local soak_s=${IBRELK_SOAK_S:-}
 	gtest_good=0 gtest_bad=0 gtest_skips=0
+	"$root/tests/deps.sh" munge slurmd slurmctld slurm-client slurm-wlm-basic-plugins || gtest_bad=1
 	gtest "$build/tests/lab/test_lab"
 	IBRELK_LAB_KERNEL=6.12 gtest "$build/tests/lab/test_lab"
 	IBRELK_SOAK_S=${soak_s:-3600} cluster 6.1 '*' '*Mpich*' || gtest_bad=$((gtest_bad + 1))

@@ -40,3 +40,8 @@ if [ ! -e $policy ]; then
 fi
 # shellcheck disable=SC2086
 apt-get -o DPkg::Lock::Timeout=600 -q -y install --no-install-recommends $missing >&2
+for service in munge slurmd slurmctld; do
+	case "$missing " in
+	*" $service "*) update-rc.d "$service" disable >&2 ;;
+	esac
+done

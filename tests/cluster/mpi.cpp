@@ -36,8 +36,19 @@ void prepare(lab::Lab &lab)
 		lab.run_ok(node, fmt::format("{}/node.sh {}", scripts, keys));
 }
 
+void prepare_slurm(lab::Lab &lab)
+{
+	on_host(fmt::format("test -e {0}/munge || (umask 077 && head -c 128 /dev/urandom >{0}/munge)", keys));
+	for (int node = 1; node <= lab.nodes(); node++)
+		lab.run_ok(node, fmt::format("{}/slurm.sh {}/munge", scripts, keys));
+	lab.wait_until(1, "sinfo --noheader --format='%D %T' | grep -qx '2 idle'", lab::Duration(120));
+}
+
 std::string command(const Job &job)
 {
+	if (job.slurm)
+		return fmt::format("FI_IBRELK_MODE={} {}/srun.sh {}/user/lib/ofi {} {} {}", job.mode, scripts,
+			IBRELK_BUILD, job.ranks, job.options, job.program);
 	if (!job.mpich.empty())
 		return fmt::format(
 			"FI_IBRELK_MODE={} {}/mpiexec.sh {} {} {}/user/lib/ofi {},{} -n {} -ppn {} {} {}",

@@ -19,6 +19,7 @@ struct Job {
 	int in_all = 0;              // of both, if node 2 has fewer; MPICH only
 	std::string options{};       // more for mpirun
 	std::string mpich{};         // folder of an MPICH, instead of Open MPI
+	bool slurm = false;          // started by srun, instead of mpirun: after prepare_slurm()
 };
 
 /// Options by which Open MPI's windows go by RMA. Only told by its name does osc/rdma take this BTL at once,
@@ -28,6 +29,9 @@ inline const std::string by_rma = "--mca osc rdma --mca osc_rdma_btl_names ofi -
 
 /// Makes the nodes such that mpirun can start processes there. Does no harm where they are already.
 void prepare(lab::Lab &lab);
+
+/// Makes them a Slurm cluster. After prepare(), and no harm where they are one.
+void prepare_slurm(lab::Lab &lab);
 
 /// The shell command, for node 1.
 std::string command(const Job &job);

@@ -74,20 +74,27 @@ protected:
 		return result;
 	}
 
-	// The rank on node 2 of an endless ping-pong is killed, and nothing stays behind: how the job ended.
-	static Result run_until_a_rank_is_killed(const mpi::Job &pingpong)
+	// A command on a node ends an endless ping-pong, and nothing stays behind: how the job ended.
+	static Result run_until(const std::string &command, int node, const mpi::Job &pingpong)
 	{
 		stop_server();
 
 		lab::Job endless = start_endless(pingpong);
 
-		lab().run_ok(2, "kill -KILL $(pidof pingpong)");
+		lab().run_ok(node, command);
 
 		Result result = endless.wait(Duration(60));
 
-		lab().wait_until(1, "! pidof pingpong");
+		for (int either : {1, 2})
+			lab().wait_until(either, "! pidof pingpong");
 		renew_modules();
 		return result;
+	}
+
+	// So ends it when the rank on node 2 is killed.
+	static Result run_until_a_rank_is_killed(const mpi::Job &pingpong)
+	{
+		return run_until("kill -KILL $(pidof pingpong)", 2, pingpong);
 	}
 
 	// It stands still for 10 s: the job goes on when it does.
@@ -346,6 +353,49 @@ TEST_P(Suites, hpcc)
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Suites, testing::ValuesIn(reliable_modes),
+	[](const auto &info) { return test_name(info.param); });
+
+// The same, started by Slurm.
+class Slurm : public MpiTest, public testing::WithParamInterface<std::string>
+{
+protected:
+	void SetUp() override
+	{
+		MpiTest::SetUp();
+		mpi::prepare_slurm(lab());
+	}
+
+	static mpi::Job job(const std::string &program, int ranks = 1)
+	{
+		return {.program = built("tests/mpi/" + program),
+			.mode = GetParam(),
+			.ranks = ranks,
+			.slurm = true};
+	}
+};
+
+TEST_P(Slurm, point_to_point)
+{
+	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
+}
+
+TEST_P(Slurm, a_rank_is_killed)
+{
+	const Result result = run_until_a_rank_is_killed(job("pingpong"));
+
+	EXPECT_NE(result.status, 0);
+	EXPECT_NE(result.output.find("task 1: Killed"), std::string::npos) << result.output;
+}
+
+TEST_P(Slurm, the_job_is_cancelled)
+{
+	const Result result = run_until("scancel --user=root", 1, job("pingpong"));
+
+	EXPECT_NE(result.status, 0);
+	EXPECT_NE(result.output.find("CANCELLED"), std::string::npos) << result.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Slurm, testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
 
 // The same programs, built for MPICH by tests/mpi/mpich-programs.sh.
