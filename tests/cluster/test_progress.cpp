@@ -296,7 +296,11 @@ TEST_P(Gone, what_a_process_has_sent_arrives)
 TEST_P(Gone, long_what_a_stopped_process_is_sent_arrives)
 {
 	constexpr int count = 2000;
+	constexpr unsigned linger_ms = 30000;
 	const std::string actor = built("tests/selftests/actor");
+
+	/* However slow the emulated nodes are. */
+	set(1, "linger_ms", 10 * linger_ms);
 	auto receiver = stopped_receiver(GetParam(), 4000, count);
 
 	const Result sent = lab().run(1,
@@ -312,9 +316,10 @@ TEST_P(Gone, long_what_a_stopped_process_is_sent_arrives)
 	/* The condition is time itself. */
 	lab().run_ok(2, "sleep 15");
 	receiver.kill(SIGCONT);
-	receiver.wait_for_output(fmt::format("received {}, wrong 0, changed 0", count), Duration(60));
+	receiver.wait_for_output(fmt::format("received {}, wrong 0, changed 0", count), Duration(240));
 	receiver.kill(15);
 	receiver.wait(Duration(30));
+	set(1, "linger_ms", linger_ms);
 }
 
 INSTANTIATE_TEST_SUITE_P(modes, Gone, testing::Values("uc-reliable", "ud-reliable", "rc-reliable", "auto"),
