@@ -42,6 +42,6 @@ fi
 apt-get -o DPkg::Lock::Timeout=600 -q -y install --no-install-recommends $missing >&2
 for service in munge slurmd slurmctld; do
 	case "$missing " in
-	*" $service "*) update-rc.d "$service" disable >&2 ;;
+	*" $service "*) update-rc.d "$service" disable >&2 || echo "$service may start with the machine" >&2 ;;
 	esac
 done

@@ -374,8 +374,11 @@ protected:
 	}
 };
 
+// Also from a shell that may pin less than the jobs of the cluster.
 TEST_P(Slurm, point_to_point)
 {
+	EXPECT_EQ(lab().run_ok(1, "bash -c 'ulimit -l 64 && srun --nodes=2 bash -c \"ulimit -l\"'"),
+		"unlimited\nunlimited\n");
 	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
 }
 

@@ -1,6 +1,5 @@
 #!/bin/bash
-# Makes a node of the lab one of a Slurm cluster: munged, slurmd, and on node 1 the controller. After node.sh, which gives
-# the node its name.
+# Makes a node of the lab one of a Slurm cluster: munged, slurmd, and on node 1 the controller.
 #
 # usage: slurm.sh KEY        a munge key, which all nodes see
 set -eu
@@ -14,7 +13,7 @@ install -m 400 "$key" /run/slurm/munge.key
 munged --force --key-file=/run/slurm/munge.key --log-file=/run/slurm/munged.log --pid-file=/run/slurm/munged.pid \
 	--seed-file=/run/slurm/munged.seed
 
-printf '10.1.0.1 node1\n10.1.0.2 node2\n' >>/etc/hosts
+# The times are those of emulated nodes.
 cat >/etc/slurm/slurm.conf <<END
 ClusterName=lab
 SlurmctldHost=node1
@@ -28,6 +27,11 @@ SlurmdLogFile=/run/slurm/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 ReturnToService=2
+PropagateResourceLimitsExcept=MEMLOCK
+KillWait=5
+TCPTimeout=30
+MessageTimeout=100
+UnkillableStepTimeout=300
 NodeName=node[1-2] CPUs=1
 PartitionName=all Nodes=ALL Default=YES OverSubscribe=FORCE:4
 END
