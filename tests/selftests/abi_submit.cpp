@@ -205,7 +205,11 @@ KTAP_TEST(submit__room_is_polled_by_io_uring)
 
 	message.level = IBRELK_LEVEL_MATCHED;
 	KTAP_REQUIRE_EQUAL(submit(Door::ioctl, sender.endpoint.get(), message), 1);
-	KTAP_CHECK(sender.ring.next().has_value());
+
+	const std::optional<Completion> sent = sender.ring.next();
+
+	KTAP_CHECK(sent && sent->status == 0);
+	KTAP_CHECK(!sender.ring.poll());
 	KTAP_CHECK(!answered(sends));
 	KTAP_CHECK(!answered(others));
 
