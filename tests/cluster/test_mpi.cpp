@@ -356,7 +356,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Suites, testing::ValuesIn(reliable_modes),
 	[](const auto &info) { return test_name(info.param); });
 
 // The same, started by Slurm.
-class Slurm : public MpiTest, public testing::WithParamInterface<std::string>
+class SlurmCluster : public MpiTest
 {
 protected:
 	void SetUp() override
@@ -364,7 +364,18 @@ protected:
 		MpiTest::SetUp();
 		mpi::prepare_slurm(lab());
 	}
+};
 
+// Also from a shell that may pin less.
+TEST_F(SlurmCluster, ranks_may_pin_as_much_as_slurmd)
+{
+	EXPECT_EQ(lab().run_ok(1, "bash -c 'ulimit -l 64 && srun --nodes=2 bash -c \"ulimit -l\"'"),
+		"unlimited\nunlimited\n");
+}
+
+class Slurm : public SlurmCluster, public testing::WithParamInterface<std::string>
+{
+protected:
 	static mpi::Job job(const std::string &program, int ranks = 1)
 	{
 		return {.program = built("tests/mpi/" + program),
@@ -374,11 +385,8 @@ protected:
 	}
 };
 
-// Also from a shell that may pin less than the jobs of the cluster.
 TEST_P(Slurm, point_to_point)
 {
-	EXPECT_EQ(lab().run_ok(1, "bash -c 'ulimit -l 64 && srun --nodes=2 bash -c \"ulimit -l\"'"),
-		"unlimited\nunlimited\n");
 	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
 }
 
