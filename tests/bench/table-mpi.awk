@@ -42,16 +42,18 @@ function least(ours, other, columns, text, wire, goal,    j, n, names, a, b, lea
 		verdict(ours " ahead of " other ", " text ", the least", min, goal, all)
 }
 
+# both(LATENCIES, RATES, WIRE): the two tables of a wire.
+function both(first, second, wire) {
+	table(first, "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB", latencies ",latency_us/1048576", wire)
+	table(second, "8 B k/s,4K MB/s,8K MB/s,64K MB/s,1M MB/s", rates, wire)
+}
+
 END {
 	short = "latency_us/8,latency_us/1024,latency_us/4096,latency_us/8192"
 	latencies = short ",latency_us/65536"
 	rates = "msg_rate_kps/8,bandwidth_mbps/4096,bandwidth_mbps/8192,bandwidth_mbps/65536,bandwidth_mbps/1048576"
-	for (i = 1; i <= 2; i++) {
-		wire_of = i == 1 ? "0/0" : "1/0"
-		table(i == 1 ? "latency, us" : "with 1 % loss, us", "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB",
-			latencies ",latency_us/1048576", wire_of)
-		table(i == 1 ? "" : "with 1 % loss", "8 B k/s,4K MB/s,8K MB/s,64K MB/s,1M MB/s", rates, wire_of)
-	}
+	both("latency, us", "", "0/0")
+	both("with 1 % loss, us", "with 1 % loss", "1/0")
 	table("without MPI, us", "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB",
 		"perf_latency_us/8,perf_latency_us/1024,perf_latency_us/4096,perf_latency_us/8192," \
 		"perf_latency_us/65536,perf_latency_us/1048576", "0/0")
