@@ -68,6 +68,17 @@ TEST_F(Ofi, conformance)
 	expect_conformance("");
 }
 
+TEST_F(Ofi, conformance_by_ipv6)
+{
+	const std::string ports = built("user/tools/ibrelk") + " show ports";
+
+	lab().run_ok(1, "ip -6 address replace fd00:1b7e::1/64 dev eth0 nodad");
+	lab().wait_until(1, ports + " | grep -q fd00:1b7e::1");
+	expect_conformance("OFI_ADDRESSES=fd00:1b7e::1");
+	lab().run_ok(1, "ip -6 address del fd00:1b7e::1/64 dev eth0");
+	lab().wait_until(1, "! " + ports + " | grep -q fd00:1b7e::1");
+}
+
 // Each test's two sides are at the two ends of a wire.
 TEST_F(Ofi, conformance_while_packets_are_lost)
 {

@@ -49,7 +49,8 @@ std::vector<iovec> pieces_of(std::vector<unsigned char> &buffer, std::size_t cou
 	return pieces;
 }
 
-// OFI_ADDRESSES: two, between which there is a wire. Whoever is made after another is at its other end.
+// OFI_ADDRESSES: one, or two between which there is a wire. Whoever is made after another is at its other
+// end.
 static const char *next_address()
 {
 	static const std::vector<std::string> addresses = [] {
