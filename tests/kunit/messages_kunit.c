@@ -556,6 +556,17 @@ static void together(struct kunit *test)
 	world_check(test);
 }
 
+/* Has as much been sent since @before as may be in flight? */
+static bool window_is_full(struct ibr_path *path, u32 before)
+{
+	bool full;
+
+	spin_lock_bh(&path->lock);
+	full = path->rel.sender.next - before >= rel_window_256(&path->rel) / 256;
+	spin_unlock_bh(&path->lock);
+	return full;
+}
+
 /*
  * One short message of each of several endpoints waits, since nothing of what fills the window arrives. When that is
  * repaired they go in fewer packets than there are senders.
@@ -590,8 +601,12 @@ static void together_whoever_sends(struct kunit *test)
 		side_recv(test, b, IBRELK_PEER_ANY, to, 8, 1000, 1000);
 	faults_set(&black);
 	before = READ_ONCE(path->rel.sender.next);
+	/* Where somebody else sends them, later, they would share packets instead of filling the window. */
+	WRITE_ONCE(ibr_aggregate, false);
 	for (i = 0; i < FILL; i++)
 		side_send(test, filler, fills, from, SIZE, i, i);
+	KUNIT_EXPECT_TRUE(test, wait_until(window_is_full(path, before)));
+	WRITE_ONCE(ibr_aggregate, true);
 	filled = READ_ONCE(path->rel.sender.next) - before;
 	KUNIT_EXPECT_LT(test, filled, (u32)FILL);
 	KUNIT_EXPECT_GE(test, filled, (u32)SENDERS / 2);
