@@ -43,6 +43,8 @@ judge()
 	skips=$(grep -acE '^\[  SKIPPED \] .*ms\)$' "$3")
 	# A crash takes the test that was running along.
 	[ "$2" -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
+	# A filter that fits no test is a failure, too, but for one that is the caller's.
+	[ $((good + bad + skips)) -eq 0 ] && [ -z "${GTEST_FILTER:-}" ] && echo "$1: no test was run" && bad=1
 	[ "$bad" -eq 0 ] || tail -n 400 "$3"
 	grep -aE '^\[  SKIPPED \]' -B 3 "$3" | grep -a 'Skipped'
 	echo "$1: $good passed, $bad failed, $skips skipped"

@@ -545,6 +545,8 @@ std::vector<Own> own_tests()
 				all.push_back(test);
 		}
 	}
+	if (suite && all.empty())
+		throw lab::Error(fmt::format("IBRELK_MPICH_SUITE: there are no tests in {}", suite));
 	return all;
 }
 
