@@ -268,13 +268,14 @@ void CompletionQueue::handle_operation(const Completion &completion, Operation &
 		operations_.give_back(operation);
 }
 
-// A send, read or write that only its failure is told of, or nobody.
+// A send, read or write that only its failure is told of, or nobody. One that is named has none: it is a
+// former one's.
 void CompletionQueue::handle_unreported(const Completion &completion)
 {
 	Endpoint *sender = endpoint(completion.endpoint);
 	Entry entry;
 
-	if (completion.status == 0 || !sender)
+	if (completion.status == 0 || !sender || sender->is_named())
 		return;
 	if (completion.user_data == Operation::injected) {
 		sender->injection_failed(completion.peer, completion.status);

@@ -25,8 +25,6 @@ namespace
 constexpr std::uint64_t multi_messages_max = 256;
 constexpr std::uint64_t multi_message_bytes_min = 8;
 constexpr std::uint64_t multi_message_bytes_max = 64;
-// The kernel does not soon give out numbers from here on again.
-constexpr std::uint32_t first_free_number = 65536;
 
 // The strictest that is asked for.
 std::uint8_t level_of(std::uint64_t flags) noexcept
@@ -404,6 +402,7 @@ int Endpoint::enable()
 
 	EndpointOptions options;
 
+	named_ = local_.endpoint != 0;
 	options.mode = *mode;
 	options.local = Address(local_);
 	options.job_key = job_key();
@@ -701,9 +700,10 @@ ssize_t Endpoint::start(const Message &message, Command command, Operation &&ope
 	const bool told =
 		!message.injected && !tx_.own && (!tx_.selective || (message.flags & FI_COMPLETION));
 
-	// Of what is still under way when the endpoint is closed, no other one must be told.
+	// Of what is still under way when the endpoint is closed, no other one must be told: the number tells
+	// whose it is, and the kernel does not soon give out one again, but may be asked for it.
 	if (!told && !operation.counter && (message.injected || Operation::fits(message.context)) &&
-		number() >= first_free_number) {
+		!named_) {
 		command.flags |= IBRELK_CMD_NO_SUCCESS;
 		command.user_data = message.injected ? Operation::injected
 						     : reinterpret_cast<std::uintptr_t>(message.context) | 1;

@@ -97,6 +97,12 @@ public:
 	{
 		return number_.load(std::memory_order_acquire);
 	}
+	/// The number was asked for, and may have been another one's. All that is under way is remembered.
+	/// Only when it has a number.
+	[[nodiscard]] bool is_named() const noexcept
+	{
+		return named_;
+	}
 
 	/// A claim is kept in the struct fi_context that who claims must supply.
 	static void set_claim(void *context, const Completion &peeked) noexcept;
@@ -174,6 +180,7 @@ private:
 	Way tx_;
 	Way rx_;
 	std::optional<ibrelk::Endpoint> kernel_;
+	bool named_ = false; // valid when there is a number
 	std::atomic<std::uint32_t> number_{0};
 	std::atomic<bool> discards_wait_{false}; // discards_ has something
 
