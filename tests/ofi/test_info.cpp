@@ -505,6 +505,36 @@ TEST(Info, a_node_and_a_service_are_an_address)
 	EXPECT_FALSE(get_info(wanted.get(), "no.such.node.invalid", "77", FI_NUMERICHOST, -FI_ENODATA));
 }
 
+// Of a name that stands for addresses of both families, that which the port reaches is taken. (The node's
+// /etc/hosts has such a name: 10.1.0.9 and fd00::9.)
+TEST(Info, a_name_of_both_families)
+{
+	const Side side;
+	const Info wanted = hints();
+	const std::vector<unsigned char> name = side.name();
+	const std::string own = text_of(side.av.get(), name.data());
+	const std::string expected = own.front() == '[' ? "[fd00::9]:77" : "10.1.0.9:77";
+	std::array<unsigned char, 64> found{};
+	std::size_t length = found.size();
+	fi_addr_t index = FI_ADDR_NOTAVAIL;
+
+	wanted->src_addr = std::malloc(name.size());
+	ASSERT_NE(wanted->src_addr, nullptr);
+	std::memcpy(wanted->src_addr, name.data(), name.size());
+	wanted->src_addrlen = name.size();
+
+	const Info target = get_info(wanted.get(), "twofold", "77");
+
+	ASSERT_TRUE(target);
+	EXPECT_EQ(text_of(side.av.get(), target->dest_addr), expected);
+	EXPECT_EQ(fi_av_insertsvc(side.av.get(), "twofold", "77", &index, 0, nullptr), 1);
+	ASSERT_EQ(fi_av_lookup(side.av.get(), index, found.data(), &length), 0);
+	EXPECT_EQ(text_of(side.av.get(), found.data()), expected);
+	EXPECT_EQ(fi_av_insertsym(side.av.get(), "twofold", 1, "77", 1, &index, 0, nullptr), 1);
+	ASSERT_EQ(fi_av_lookup(side.av.get(), index, found.data(), &length), 0);
+	EXPECT_EQ(text_of(side.av.get(), found.data()), expected);
+}
+
 // What is in the hints for the same end is ignored, whatever it is.
 TEST(Info, a_name_comes_before_an_address)
 {

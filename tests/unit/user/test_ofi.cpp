@@ -171,11 +171,43 @@ TEST(Nodes, are_counted_on)
 
 		ASSERT_TRUE(address) << node;
 		ASSERT_TRUE(same) << found;
-		EXPECT_TRUE(std::equal(std::begin(address->gid), std::end(address->gid), same->gid)) << node;
+		ASSERT_EQ(address->size(), 1U) << node;
+		EXPECT_EQ(std::memcmp(address->front().gid, same->front().gid, 16), 0) << node;
 	}
 	for (const auto &[node, nth] : {std::pair{"255.255.255.255", std::size_t{1}}, {"10.1.0.9", SIZE_MAX},
 		     {"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 1}, {"localhost", 1}})
 		EXPECT_EQ(resolve_nth(node, nth).error(), EINVAL) << node;
+}
+
+// The first of the port's family, or else one of this node, which becomes the port's own; or else the first.
+TEST(Nodes, are_seen_from_a_port)
+{
+	const auto the = [](const char *node) {
+		return resolve(node, "77", true)->front();
+	};
+	const struct {
+		const char *port;
+		std::vector<const char *> node;
+		const char *seen;
+	} cases[] = {{"10.1.0.1", {"10.1.0.9", "10.1.0.10", "fd00::9"}, "10.1.0.9"},
+		{"fd00::1", {"10.1.0.9", "10.1.0.10", "fd00::9"}, "fd00::9"},
+		{"fd00::1", {"10.1.0.9", "10.1.0.10"}, "10.1.0.9"}, {"10.1.0.1", {"fd00::9"}, "fd00::9"},
+		{"10.1.0.1", {"127.0.1.1", "10.1.0.9"}, "10.1.0.1"}, {"fd00::1", {"127.0.1.1"}, "fd00::1"},
+		{"10.1.0.1", {"fd00::9", "::1"}, "10.1.0.1"},
+		{"fd00::1", {"127.0.1.1", "fd00::9"}, "fd00::9"}, {"::", {"fd00::9", "10.1.0.9"}, "fd00::9"},
+		{"::", {"127.0.0.1"}, "127.0.0.1"}};
+
+	for (const auto &[port, node, seen] : cases) {
+		std::vector<::ibrelk_addr> addresses;
+
+		for (const char *one : node)
+			addresses.push_back(the(one));
+
+		const auto found = seen_from(the(port), addresses);
+
+		EXPECT_EQ(std::memcmp(found.gid, the(seen).gid, sizeof(found.gid)), 0) << port << " " << seen;
+		EXPECT_EQ(found.endpoint, 77U);
+	}
 }
 
 TEST(Loopback, is_any_name_of_a_node_for_itself)
@@ -184,14 +216,14 @@ TEST(Loopback, is_any_name_of_a_node_for_itself)
 		const auto address = resolve(node, nullptr, true);
 
 		ASSERT_TRUE(address) << node;
-		EXPECT_TRUE(is_loopback(address->gid)) << node;
+		EXPECT_TRUE(is_loopback(address->front().gid)) << node;
 	}
 	for (const char *node :
 		{"10.1.0.1", "128.0.0.1", "126.255.255.255", "::", "::2", "fe80::1", "1::1"}) {
 		const auto address = resolve(node, nullptr, true);
 
 		ASSERT_TRUE(address) << node;
-		EXPECT_FALSE(is_loopback(address->gid)) << node;
+		EXPECT_FALSE(is_loopback(address->front().gid)) << node;
 	}
 }
 

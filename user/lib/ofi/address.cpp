@@ -78,23 +78,46 @@ result<std::uint32_t> endpoint_of_service(const char *service) noexcept
 	return static_cast<std::uint32_t>(ntohs(address.sin_port));
 }
 
-result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept
+result<std::vector<::ibrelk_addr>> resolve(const char *node, const char *service, bool numeric)
 {
 	::ibrelk_addr address{};
+	std::vector<::ibrelk_addr> addresses;
 	const auto number = endpoint_of_service(service);
 
 	if (!number)
 		return failure(number.error());
 	address.endpoint = *number;
 	if (!node)
-		return address;
-	for (const int family : {AF_INET, AF_INET6}) {
-		if (const Found found = look_up(node, nullptr, family, numeric ? AI_NUMERICHOST : 0)) {
-			to_gid(*found, address.gid);
-			return address;
-		}
+		return std::vector{address};
+
+	// Both kinds are asked for at once, for the sake of name servers that are slow with one.
+	const Found found = look_up(node, nullptr, AF_UNSPEC, numeric ? AI_NUMERICHOST : 0);
+
+	for (const addrinfo *one = found.get(); one; one = one->ai_next) {
+		if (one->ai_family != AF_INET && one->ai_family != AF_INET6)
+			continue;
+		to_gid(*one, address.gid);
+		addresses.push_back(address);
 	}
-	return failure(ENODATA);
+	if (addresses.empty())
+		return failure(ENODATA);
+	std::stable_partition(addresses.begin(), addresses.end(),
+		[](const ::ibrelk_addr &one) { return is_ipv4(one.gid); });
+	return addresses;
+}
+
+::ibrelk_addr seen_from(const ::ibrelk_addr &port, const std::vector<::ibrelk_addr> &addresses) noexcept
+{
+	const auto rank = [&](const ::ibrelk_addr &address) {
+		if (is_any(port) || is_ipv4(address.gid) == is_ipv4(port.gid))
+			return 0;
+		return is_loopback(address.gid) ? 1 : 2;
+	};
+	::ibrelk_addr address = *std::min_element(addresses.begin(), addresses.end(),
+		[&](const auto &left, const auto &right) { return rank(left) < rank(right); });
+
+	localize(address, port);
+	return address;
 }
 
 std::string raised(const char *name, std::size_t step)
@@ -115,11 +138,11 @@ std::string raised(const char *name, std::size_t step)
 	return whole.substr(0, letters) + text;
 }
 
-result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth)
+result<std::vector<::ibrelk_addr>> resolve_nth(const char *node, std::size_t nth)
 {
-	auto address = resolve(node, nullptr, true);
+	auto addresses = resolve(node, nullptr, true);
 
-	if (!address) {
+	if (!addresses) {
 		const std::string name = nth ? raised(node, nth) : node;
 
 		if (name.empty())
@@ -127,19 +150,20 @@ result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth)
 		return resolve(name.c_str(), nullptr, false);
 	}
 
-	const std::size_t first = is_ipv4(address->gid) ? 12 : 0;
+	auto &gid = addresses->front().gid;
+	const std::size_t first = is_ipv4(gid) ? 12 : 0;
 	unsigned carry = 0;
 
 	for (std::size_t byte = 16; nth || carry; nth >>= 8) {
 		if (byte-- == first)
 			return failure(EINVAL);
 
-		const unsigned sum = address->gid[byte] + static_cast<unsigned>(nth & 0xff) + carry;
+		const unsigned sum = gid[byte] + static_cast<unsigned>(nth & 0xff) + carry;
 
-		address->gid[byte] = static_cast<unsigned char>(sum);
+		gid[byte] = static_cast<unsigned char>(sum);
 		carry = sum >> 8;
 	}
-	return address;
+	return addresses;
 }
 
 bool is_any(const ::ibrelk_addr &address) noexcept

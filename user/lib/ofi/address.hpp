@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <ibrelk/ibrelk.hpp>
 
@@ -16,17 +17,21 @@ namespace ibrelk::ofi
 /// 0, which is any. EINVAL.
 result<std::uint32_t> endpoint_of_service(const char *service) noexcept;
 
-/// The addresses of a node, each with that endpoint number, IPv4 first. @p numeric: no name service is asked.
-/// ENODATA if it has none.
-result<::ibrelk_addr> resolve(const char *node, const char *service, bool numeric) noexcept;
+/// The addresses of a node, at least one, each with that endpoint number, IPv4 first; of no node in
+/// particular: any address. @p numeric: no name service is asked. ENODATA if it has none.
+result<std::vector<::ibrelk_addr>> resolve(const char *node, const char *service, bool numeric);
+
+/// That of a node's addresses by which a port reaches it: the first of the port's family, or one of this
+/// node. With neither, or a @p port that is any: the first.
+::ibrelk_addr seen_from(const ::ibrelk_addr &port, const std::vector<::ibrelk_addr> &addresses) noexcept;
 
 /// A name with the number at its end raised by @p step: node7, node8. As many digits as it had, if it began
 /// with a 0. Empty if there is no number to raise, or it becomes too large.
 std::string raised(const char *name, std::size_t step);
 
-/// The node that is @p nth after this one: addresses are counted on, IPv4's within IPv4, names by the number
-/// at their end. EINVAL if there is none, ENODATA as above.
-result<::ibrelk_addr> resolve_nth(const char *node, std::size_t nth);
+/// Addresses of the node that is @p nth after this one: addresses are counted on, IPv4's within IPv4, names
+/// by the number at their end. EINVAL if there is none, ENODATA as above.
+result<std::vector<::ibrelk_addr>> resolve_nth(const char *node, std::size_t nth);
 
 /// No address in particular, of either family (::, 0.0.0.0).
 bool is_any(const ::ibrelk_addr &address) noexcept;

@@ -228,15 +228,19 @@ int AddressVector::insert(fid_av *any, const void *addresses, std::size_t count,
 int AddressVector::insertsvc(fid_av *any, const char *node, const char *service, fi_addr_t *index,
 	std::uint64_t flags, void *context)
 {
-	auto address = resolve(node, service, false);
+	return guarded([&] {
+		const auto addresses = resolve(node, service, false);
 
-	if (!address) {
-		if (index)
-			*index = FI_ADDR_NOTAVAIL;
-		return -address.error();
-	}
-	localize(*address, static_cast<AddressVector &>(*any).of_.local());
-	return insert(any, &*address, 1, index, flags, context);
+		if (!addresses) {
+			if (index)
+				*index = FI_ADDR_NOTAVAIL;
+			return -addresses.error();
+		}
+
+		const auto address = seen_from(static_cast<AddressVector &>(*any).of_.local(), *addresses);
+
+		return insert(any, &address, 1, index, flags, context);
+	});
 }
 
 // Nodes in a row, and of each of them services in a row.
@@ -253,19 +257,21 @@ int AddressVector::insertsym(fid_av *any, const char *node, std::size_t nodes, c
 		std::vector<::ibrelk_addr> addresses;
 
 		for (std::size_t i = 0; i < nodes; i++) {
-			auto address = resolve_nth(node, i);
+			const auto found = resolve_nth(node, i);
 
-			if (!address)
-				return -address.error();
+			if (!found)
+				return -found.error();
+
+			auto address = seen_from(static_cast<AddressVector &>(*any).of_.local(), *found);
+
 			for (std::size_t j = 0; j < services; j++) {
 				const auto number =
 					endpoint_of_service((j ? raised(service, j) : service).c_str());
 
 				if (!number)
 					return -number.error();
-				address->endpoint = *number;
-				localize(*address, static_cast<AddressVector &>(*any).of_.local());
-				addresses.push_back(*address);
+				address.endpoint = *number;
+				addresses.push_back(address);
 			}
 		}
 		return insert(any, addresses.data(), addresses.size(), indices, flags, context);

@@ -369,21 +369,20 @@ Info info_for(
 	return info;
 }
 
-// The addresses that are asked for, by name or in the hints.
+// The addresses that are asked for, by name or in the hints: those of a node, or none.
 struct Ends {
-	::ibrelk_addr source{};
-	::ibrelk_addr target{};
-	bool has_target = false;
+	std::vector<::ibrelk_addr> sources;
+	std::vector<::ibrelk_addr> targets;
 };
 
 // Whether it is one, if there is any.
-bool take(const void *address, std::size_t length, ::ibrelk_addr &into) noexcept
+bool take(const void *address, std::size_t length, std::vector<::ibrelk_addr> &into)
 {
 	if (!address)
 		return true;
-	if (length != sizeof(into))
+	if (length != sizeof(::ibrelk_addr))
 		return false;
-	std::memcpy(&into, address, sizeof(into));
+	std::memcpy(&into.emplace_back(), address, sizeof(::ibrelk_addr));
 	return true;
 }
 
@@ -394,41 +393,52 @@ result<Ends> ends_of(const char *node, const char *service, std::uint64_t flags,
 	const bool names_target = node && !names_source;
 	Ends ends;
 
-	if (hints && !names_source && !take(hints->src_addr, hints->src_addrlen, ends.source))
+	if (hints && !names_source && !take(hints->src_addr, hints->src_addrlen, ends.sources))
 		return failure(EINVAL);
-	if (hints && !names_target) {
-		if (!take(hints->dest_addr, hints->dest_addrlen, ends.target))
-			return failure(EINVAL);
-		ends.has_target = hints->dest_addr != nullptr;
-	}
+	if (hints && !names_target && !take(hints->dest_addr, hints->dest_addrlen, ends.targets))
+		return failure(EINVAL);
 	if (!names_source && !names_target)
 		return ends;
 
-	const auto named = resolve(node, service, (flags & FI_NUMERICHOST) != 0);
+	auto named = resolve(node, service, (flags & FI_NUMERICHOST) != 0);
 
 	if (!named)
 		return failure(named.error());
-	if (names_source) {
-		ends.source = *named;
-	} else {
-		ends.target = *named;
-		ends.has_target = true;
-	}
+	(names_source ? ends.sources : ends.targets) = std::move(*named);
 	return ends;
 }
 
-// One for each device unless a certain address is asked for, and that of the target's family first.
-bool serves(const Port &port, const Ends &ends, const fi_info *hints, const std::vector<std::string> &seen)
+// Whether an end may be at some address: it has one like that, or need not have a certain one.
+template<typename Is>
+bool may_be(const std::vector<::ibrelk_addr> &addresses, Is is)
+{
+	return addresses.empty() || std::any_of(addresses.begin(), addresses.end(), is);
+}
+
+bool is_source(const Port &port, const Ends &ends) noexcept
+{
+	return std::any_of(ends.sources.begin(), ends.sources.end(), [&](const ::ibrelk_addr &source) {
+		return std::memcmp(port.address.gid, source.gid, sizeof(source.gid)) == 0;
+	});
+}
+
+// One for each device: of the first address that is the source's or, where any of this node's will do, of the
+// target's family.
+bool serves(const Port &port, const Ends &ends, bool certain, const fi_info *hints,
+	const std::vector<std::string> &seen)
 {
 	const fi_domain_attr *domain = hints ? hints->domain_attr : nullptr;
+	const auto is_here = [](const ::ibrelk_addr &source) {
+		return is_any(source) || is_loopback(source.gid);
+	};
+	const auto reaches = [&](const ::ibrelk_addr &target) {
+		return is_loopback(target.gid) || is_ipv4(port.address.gid) == is_ipv4(target.gid);
+	};
 
 	if (domain && !same_name(domain->name, port.device.c_str()))
 		return false;
-	// Any port is of this node.
-	if (!is_any(ends.source) && !is_loopback(ends.source.gid))
-		return std::memcmp(port.address.gid, ends.source.gid, sizeof(port.address.gid)) == 0;
-	if (ends.has_target && !is_loopback(ends.target.gid) &&
-		is_ipv4(port.address.gid) != is_ipv4(ends.target.gid))
+	if (certain ? !is_source(port, ends)
+		    : !(may_be(ends.sources, is_here) && may_be(ends.targets, reaches)))
 		return false;
 	return std::find(seen.begin(), seen.end(), port.device) == seen.end();
 }
@@ -474,6 +484,8 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 	if (!fabric && (names_domain || (hints && hints->fabric_attr && hints->fabric_attr->fabric)))
 		return -FI_ENODATA;
 
+	const bool certain = std::any_of(offered->ports.begin(), offered->ports.end(),
+		[&](const Port &port) { return is_source(port, *ends); });
 	std::vector<std::string> seen;
 	Info first;
 	fi_info *last = nullptr;
@@ -481,21 +493,18 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 	for (Port port : offered->ports) {
 		fid_domain *domain = opened_domain(wanted, fabric, port.device);
 
-		if (!serves(port, *ends, hints, seen) || (names_domain && !domain))
+		if (!serves(port, *ends, certain, hints, seen) || (names_domain && !domain))
 			continue;
 		seen.push_back(port.device);
-		port.address.endpoint = ends->source.endpoint;
+		port.address.endpoint = ends->sources.empty() ? 0 : ends->sources.front().endpoint;
 
 		Info made = info_for(port, offered->query, hints, caps, version);
 
 		made->fabric_attr->fabric = fabric;
 		made->domain_attr->domain = domain;
-		if (ends->has_target) {
-			::ibrelk_addr target = ends->target;
-
-			localize(target, port.address);
-			set_address(made->dest_addr, made->dest_addrlen, target);
-		}
+		if (!ends->targets.empty())
+			set_address(
+				made->dest_addr, made->dest_addrlen, seen_from(port.address, ends->targets));
 		if (last) {
 			last->next = made.release();
 			last = last->next;

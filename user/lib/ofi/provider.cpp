@@ -15,9 +15,9 @@ namespace ibrelk::ofi
 namespace
 {
 
-// The newest interface that the tests have used, though the structures are of the version that this is built
-// with. libfabric skips providers that are older than what an application asks for, and believes what they
-// say.
+// The newest interface that the tests have used (by hand: the packages are older), though the structures are
+// of the version that this is built with. libfabric skips providers that are older than what an application
+// asks for, and believes what they say.
 constexpr std::uint32_t tested_api = FI_VERSION(2, 6);
 
 const char *parameter(const char *name) noexcept
