@@ -676,6 +676,54 @@ KTAP_TEST(memory__unmapped_while_it_is_sent)
 	KTAP_CHECK(got == data);
 }
 
+// What is given back, or of a file that ends, is no end of a receive: the message goes to the pages that it
+// has, which nobody sees any more, and the next one to those that are there by then.
+KTAP_TEST(memory__given_back_while_in_use)
+{
+	Ends node;
+	const std::size_t bytes = 1 << 20;
+	auto data = pattern(bytes, 41);
+	Fd file(::memfd_create("ibrelk-abi", MFD_CLOEXEC));
+
+	KTAP_REQUIRE_EQUAL(::ftruncate(file.get(), bytes), 0);
+
+	Pages own(bytes), shared(bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get());
+
+	for (Pages *pages : {&own, &shared}) {
+		KTAP_REQUIRE_EQUAL(node.post(recv(pages->data(), bytes, 1, 2)), 1);
+		if (pages == &own) {
+			KTAP_EQUAL(::madvise(pages->data(), bytes, MADV_DONTNEED), 0);
+		} else {
+			KTAP_EQUAL(::ftruncate(file.get(), 0), 0);
+			KTAP_EQUAL(::ftruncate(file.get(), bytes), 0);
+		}
+		KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), bytes, 1, 1)), 1);
+		both_end(node, 0);
+		KTAP_CHECK(std::all_of(pages->data(), pages->data() + bytes,
+			[](auto byte) { return byte == std::byte{0}; }));
+		KTAP_EQUAL(transfer(node, data.data(), pages->data(), bytes), 0);
+		KTAP_CHECK(std::memcmp(pages->data(), data.data(), bytes) == 0);
+	}
+}
+
+// A receive that may only be read is refused. Of a long one that is found out where it begins, or later.
+KTAP_TEST(memory__read_only_is_no_target)
+{
+	Ends node;
+	const std::size_t bytes = 12 << 20, part = 1 << 20;
+	auto data = pattern(bytes, 43);
+	Pages pages(bytes);
+	auto *tail = pages.data() + bytes - part;
+
+	KTAP_REQUIRE_EQUAL(::mprotect(tail, part, PROT_READ), 0);
+	KTAP_EQUAL(node.post(recv(tail, part, 1, 2)), -EFAULT);
+	KTAP_EQUAL(node.post(recv(tail - part, 2 * part, 1, 2)), -EFAULT);
+	KTAP_REQUIRE_EQUAL(node.post(recv(pages.data(), bytes, 1, 2)), 1);
+	KTAP_REQUIRE_EQUAL(node.post(send(node.self, data.data(), bytes, 1, 1)), 1);
+	both_end(node, -EFAULT);
+	KTAP_CHECK(std::all_of(tail, tail + part, [](auto byte) { return byte == std::byte{0}; }));
+}
+
 // A buffer that goes when a part of it has arrived, so that what is left cannot be pinned: both ends are
 // told.
 KTAP_TEST(memory__unmapped_in_part)
