@@ -7,6 +7,9 @@
 #include <atomic>
 #include <thread>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 namespace ofi
 {
 
@@ -65,6 +68,39 @@ TEST(Registration, keys)
 	EXPECT_NE(fi_mr_key(first.get()), fi_mr_key(third.get()));
 	// It is ready.
 	EXPECT_EQ(fi_mr_enable(first.get()), 0);
+}
+
+// Whoever registers all that can be registered can still open files.
+TEST(Registration, leaves_descriptors)
+{
+	const Side side(remote_wish());
+	std::vector<Owned<fid_mr>> regions;
+	std::vector<int> files;
+	char byte = 0;
+	rlimit before{};
+	int error = 0;
+
+	ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+
+	const rlimit few{200, before.rlim_max};
+
+	ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+	while (error == 0) {
+		fid_mr *region = nullptr;
+
+		error = fi_mr_reg(side.domain.get(), &byte, 1, FI_REMOTE_READ, 0, 0, 0, &region, nullptr);
+		if (error == 0)
+			regions.emplace_back(region);
+	}
+	EXPECT_EQ(error, -FI_EMFILE);
+	EXPECT_GE(regions.size(), 100U);
+	for (int file = ::dup(0); file >= 0; file = ::dup(0))
+		files.push_back(file);
+	EXPECT_GE(files.size(), 50U);
+	for (const int file : files)
+		::close(file);
+	EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+	EXPECT_EQ(try_reg(side, &byte, 1, FI_REMOTE_READ), 0);
 }
 
 // Operations of one's own need no registration, but may have one; and there may be nothing to register.

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "mr.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <span>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "provider.hpp"
 
@@ -25,6 +30,20 @@ result<Region> open_region(const Device &device, const iovec &memory, std::uint6
 	if ((access & remote_access) == FI_REMOTE_WRITE)
 		return Region::to_put(device, bytes);
 	return Region::to_share(device, bytes);
+}
+
+// A region is a descriptor. A quarter of those that there may be are left to the program, which may not look
+// at what it gets: MPICH 4.0 ends by a segmentation fault where there is none for a window's shared memory.
+bool descriptors_are_scarce(const Device &device) noexcept
+{
+	rlimit limit{};
+	const int next = ::fcntl(device.fd(), F_DUPFD_CLOEXEC, 0); // the lowest that is free
+
+	if (next < 0)
+		return true;
+	::close(next);
+	return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+		static_cast<rlim_t>(next) >= limit.rlim_cur - limit.rlim_cur / 4;
 }
 
 } // namespace
@@ -86,7 +105,9 @@ int MemoryRegion::regattr(Fid *any, const fi_mr_attr *attr, std::uint64_t flags,
 		return -FI_EOPNOTSUPP;
 	// Of nothing there is nothing to read or write, and nothing to pin. (A window of MPI may be empty.)
 	if ((attr->access & remote_access) && attr->mr_iov->iov_len > 0) {
-		auto opened = open_region(domain.device(), *attr->mr_iov, attr->access);
+		auto opened = descriptors_are_scarce(domain.device())
+			? failure(EMFILE)
+			: open_region(domain.device(), *attr->mr_iov, attr->access);
 
 		if (!opened) {
 			FI_WARN(&provider, FI_LOG_MR, "%s\n",
