@@ -502,7 +502,7 @@ struct Own {
 	std::string options{}; // of mpiexec: its environment
 	std::string mode{};
 	int ranks = 0;
-	int limit_s = 300;
+	int limit_s = 900; // there are those that lock a window 32,000 times
 };
 
 // Those of two to four ranks: more would wait for each other's polling, on one processor. Without those that
