@@ -671,6 +671,60 @@ TEST(Info, names_what_is_open)
 	EXPECT_EQ(after->domain_attr->domain, nullptr);
 }
 
+// Open MPI from 5.0.10 on opens one domain for messages, asks what there is for windows, and takes the domain
+// that the answer names.
+TEST(Info, names_no_domain_whose_memory_is_not_for_others)
+{
+	const Side messages;
+	const Info wanted = hints();
+
+	wanted->caps = FI_RMA | FI_ATOMIC;
+	wanted->domain_attr->mr_mode = memory_mr_mode;
+	wanted->domain_attr->domain = messages.domain.get();
+	EXPECT_FALSE(get_info(wanted.get(), nullptr, nullptr, 0, -FI_ENODATA));
+	wanted->domain_attr->domain = nullptr;
+	wanted->domain_attr->name = ::strdup(messages.info->domain_attr->name);
+
+	const Info found = get_info(wanted.get());
+
+	ASSERT_TRUE(found);
+	EXPECT_EQ(found->fabric_attr->fabric, messages.fabric.get());
+	ASSERT_EQ(found->domain_attr->domain, nullptr);
+
+	Owned<fid_domain> memory;
+	Owned<fid_mr> region;
+	std::array<unsigned char, 64> window{};
+
+	open(memory, [&](auto **domain) {
+		return fi_domain(messages.fabric.get(), found.get(), domain, nullptr);
+	});
+	ASSERT_TRUE(memory);
+	for (const bool named : {true, false}) {
+		wanted->domain_attr->domain = named ? memory.get() : nullptr;
+
+		const Info again = get_info(wanted.get());
+
+		ASSERT_TRUE(again) << named;
+		EXPECT_EQ(again->domain_attr->domain, memory.get()) << named;
+	}
+	open(region, [&](auto **mr) {
+		return fi_mr_reg(memory.get(), window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE,
+			0, 0, 0, mr, nullptr);
+	});
+	// For messages one is as good as the other.
+	wanted->caps = FI_TAGGED;
+	wanted->domain_attr->mr_mode = 0;
+	for (fid_domain *domain : {messages.domain.get(), memory.get()}) {
+		wanted->domain_attr->domain = domain;
+
+		const Info again = get_info(wanted.get());
+
+		ASSERT_TRUE(again);
+		EXPECT_EQ(again->domain_attr->domain, domain);
+	}
+	wanted->domain_attr->domain = nullptr;
+}
+
 TEST(Info, a_service_alone_is_the_own_endpoint)
 {
 	Wish wish;

@@ -219,13 +219,15 @@ Fabric *opened_fabric(const fi_info *hints)
 	return found ? found->fabric() : nullptr;
 }
 
-// The same for domains of that fabric, of which some are good for any device.
-fid_domain *opened_domain(const fi_domain_attr *asked, const Fabric *fabric, const std::string &device)
+// The same for domains of that fabric, of which some are good for any device, and some not for memory of
+// others.
+fid_domain *opened_domain(
+	const fi_domain_attr *asked, const Fabric *fabric, const std::string &device, std::uint64_t caps)
 {
 	const fid_domain *named = asked ? asked->domain : nullptr;
 
 	return Opened<Domain>::first([&](const Domain *domain) {
-		return domain->fabric() == fabric &&
+		return domain->fabric() == fabric && (domain->shares() || !(caps & all_memory_caps)) &&
 			(named ? domain == named && (domain->name().empty() || domain->name() == device)
 			       : domain->name() == device);
 	});
@@ -491,7 +493,7 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 	fi_info *last = nullptr;
 
 	for (Port port : offered->ports) {
-		fid_domain *domain = opened_domain(wanted, fabric, port.device);
+		fid_domain *domain = opened_domain(wanted, fabric, port.device, caps);
 
 		if (!serves(port, *ends, certain, hints, seen) || (names_domain && !domain))
 			continue;

@@ -101,8 +101,12 @@ int MemoryRegion::regattr(Fid *any, const fi_mr_attr *attr, std::uint64_t flags,
 		(attr->access & ~(local_access | remote_access)))
 		return -FI_EINVAL;
 	// Who has not agreed to FI_MR_PROV_KEY and its like would tell his peers something else.
-	if ((attr->access & remote_access) && !domain.shares())
+	if ((attr->access & remote_access) && !domain.shares()) {
+		FI_WARN(&provider, FI_LOG_MR,
+			"no memory is for others in a domain that was opened without FI_MR_VIRT_ADDR, "
+			"FI_MR_ALLOCATED and FI_MR_PROV_KEY\n");
 		return -FI_EOPNOTSUPP;
+	}
 	// Of nothing there is nothing to read or write, and nothing to pin. (A window of MPI may be empty.)
 	if ((attr->access & remote_access) && attr->mr_iov->iov_len > 0) {
 		auto opened = descriptors_are_scarce(domain.device())
