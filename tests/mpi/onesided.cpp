@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -18,7 +19,11 @@ namespace
 
 // Of nothing, of one packet and less, of what is eager, of what is not, and of several windows of a transfer.
 constexpr std::array<std::size_t, 6> lengths = {0, 1, 4000, 8193, 300000, 3000001};
-constexpr std::size_t room = 3000008;
+// Behind them there is a number for all to add to, and what is only read.
+constexpr std::size_t number_at = 3000008;
+constexpr std::size_t shown_at = number_at + sizeof(std::int64_t);
+constexpr std::size_t shown_bytes = 5000;
+constexpr std::size_t room = shown_at + shown_bytes;
 
 // Memory that the others may reach, zeroed.
 struct Window {
@@ -59,11 +64,26 @@ void get(Bytes &bytes, int target, const Window &window, MPI_Aint at = 0)
 	MPI_Get(bytes.data(), count_of(bytes), MPI_BYTE, target, at, count_of(bytes), MPI_BYTE, window.win);
 }
 
+// Adds to the number there.
+void add(const std::int64_t &value, int target, const Window &window)
+{
+	MPI_Accumulate(&value, 1, MPI_INT64_T, target, number_at, 1, MPI_INT64_T, MPI_SUM, window.win);
+}
+
+std::int64_t number(const Window &window)
+{
+	std::int64_t value;
+
+	std::memcpy(&value, &window.memory[number_at], sizeof(value));
+	return value;
+}
+
 // ---- epochs -----------------------------------------------------------------------------------------------
 
 void fence()
 {
 	Window window;
+	const std::int64_t addend = rank_ + 1;
 	int round = 0;
 
 	for (const std::size_t bytes : lengths) {
@@ -72,8 +92,10 @@ void fence()
 
 		MPI_Win_fence(MPI_MODE_NOPRECEDE, window.win);
 		put(mine, next_, window);
+		add(addend, next_, window);
 		MPI_Win_fence(0, window.win);
 		require(starts_with(window.memory, pattern(bytes, before_, round)), "what was put");
+		require(number(window) == (round + 1) * (before_ + 1), "what was added");
 		get(got, next_, window);
 		MPI_Win_fence(MPI_MODE_NOSUCCEED, window.win);
 		require(got == mine, "what was got");
@@ -103,19 +125,26 @@ void everybody_to_everybody()
 void post_start_complete_wait()
 {
 	Window window;
+	const Bytes shown = pattern(shown_bytes, rank_, 99), theirs = pattern(shown_bytes, next_, 99);
+	const std::int64_t addend = rank_ + 1;
 	MPI_Group all, from, to;
 
+	std::copy(shown.begin(), shown.end(), window.memory.begin() + shown_at);
 	MPI_Comm_group(MPI_COMM_WORLD, &all);
 	MPI_Group_incl(all, 1, &before_, &from);
 	MPI_Group_incl(all, 1, &next_, &to);
 	for (int round = 0; round < static_cast<int>(lengths.size()); round++) {
 		const std::size_t bytes = lengths[static_cast<std::size_t>(round)];
 		const Bytes mine = pattern(bytes, rank_, round);
+		Bytes got(shown_bytes);
 
 		MPI_Win_post(from, 0, window.win);
 		MPI_Win_start(to, 0, window.win);
 		put(mine, next_, window);
+		get(got, next_, window, shown_at);
+		add(addend, next_, window);
 		MPI_Win_complete(window.win);
+		require(got == theirs, "what was got");
 		if (round % 2) {
 			MPI_Win_wait(window.win);
 		} else {
@@ -125,6 +154,7 @@ void post_start_complete_wait()
 				MPI_Win_test(window.win, &over);
 		}
 		require(starts_with(window.memory, pattern(bytes, before_, round)), "what was put");
+		require(number(window) == (round + 1) * (before_ + 1), "what was added");
 	}
 	MPI_Group_free(&to);
 	MPI_Group_free(&from);
@@ -135,6 +165,7 @@ void post_start_complete_wait()
 void locks()
 {
 	Window window;
+	const std::int64_t addend = rank_ + 1;
 	int round = 0;
 
 	for (const std::size_t bytes : lengths) {
@@ -143,6 +174,7 @@ void locks()
 
 		MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next_, 0, window.win);
 		put(mine, next_, window);
+		add(addend, next_, window);
 		MPI_Win_unlock(next_, window.win);
 		MPI_Win_lock(MPI_LOCK_SHARED, next_, 0, window.win);
 		get(got, next_, window);
@@ -151,6 +183,7 @@ void locks()
 		MPI_Barrier(MPI_COMM_WORLD);
 		MPI_Win_lock(MPI_LOCK_SHARED, rank_, 0, window.win);
 		require(starts_with(window.memory, pattern(bytes, before_, round)), "what was put");
+		require(number(window) == (round + 1) * (before_ + 1), "what was added");
 		MPI_Win_unlock(rank_, window.win);
 		MPI_Barrier(MPI_COMM_WORLD);
 		round++;
