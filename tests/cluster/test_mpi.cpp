@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -74,6 +75,25 @@ protected:
 		return result;
 	}
 
+	// What "requests" of onesided puts to the next rank, and gets from it, on the other node: one of each
+	// for each length but 0. It has no accumulates, which would be counted, too.
+	static constexpr long puts_and_gets_of_requests = 10;
+
+	// Runs it, and expects that it goes by RMA, and so much in either direction.
+	static Result run_by_rma(const mpi::Job &job, long at_least)
+	{
+		auto received = growth(2, "rx_remote", job.mode);
+		auto sent = growth(2, "tx_remote", job.mode);
+		Result result = run(job, 1);
+
+		const long there = received.value();
+		const long back = sent.value();
+
+		EXPECT_GT(there + back, 0) << result.output;
+		EXPECT_GE(std::min(there, back), at_least) << result.output;
+		return result;
+	}
+
 	// A command on a node ends an endless ping-pong, and nothing stays behind: how the job ended.
 	static Result run_until(const std::string &command, int node, const mpi::Job &pingpong)
 	{
@@ -107,6 +127,27 @@ protected:
 		lab().run_ok(2, "sleep 10");
 		EXPECT_TRUE(endless.running()) << endless.output();
 		lab().run_ok(2, "kill -CONT $(pidof pingpong)");
+		return end_endless(endless);
+	}
+
+	// The launcher gives its ranks a key: who has none is refused, though he is the same user.
+	static Result run_while_others_call(const mpi::Job &pingpong)
+	{
+		lab::Job endless = start_endless(pingpong);
+		const std::string rank = endpoint_of(2, "pingpong");
+		const Result other = try_perf(
+			fmt::format("latency --connect-timeout 60 --iterations 1 --size 8 --mode {} {}",
+				pingpong.mode, rank));
+
+		EXPECT_NE(other.status, 0);
+		EXPECT_NE(other.output.find("the peer's endpoint has another job key"), std::string::npos)
+			<< other.output;
+		return end_endless(endless);
+	}
+
+private:
+	static Result end_endless(lab::Job &endless)
+	{
 		lab().run_ok(1, fmt::format("touch {}", stop));
 
 		Result result = endless.wait(Duration(120));
@@ -115,7 +156,22 @@ protected:
 		return result;
 	}
 
-private:
+	// What `ibrelk show` has of a process: 10.1.0.2:70000. Empty: nothing, or there is not just one.
+	static std::string endpoint_of(int node, const std::string &program)
+	{
+		const std::string shown =
+			lab().run_ok(node, built("user/tools/ibrelk") + " show endpoints --json");
+		std::string pid = lab().run(node, "pidof " + program).output;
+		std::smatch match;
+
+		pid.erase(pid.find_last_not_of(" \n") + 1);
+		std::regex_search(shown, match,
+			std::regex(
+				"\"address\": *\"([0-9.]+:[0-9]+)[^\"]*\",[^{}]*\"pid\": *" + pid + "\\b"));
+		EXPECT_FALSE(match.empty()) << "process " << pid << " in " << shown;
+		return match[1];
+	}
+
 	// It goes on as long as a file does not exist, and has begun.
 	static lab::Job start_endless(mpi::Job pingpong)
 	{
@@ -147,13 +203,12 @@ protected:
 				"'exclusive locks exclude'", "'lock all and flush'", "requests", "allocated",
 				"units", "datatypes", "sums", "operations", "'in order'"}) {
 			mpi::Job by_rma = job("onesided " + piece);
-			auto remote = growth(2, "rx_remote", by_rma.mode);
-			auto sent = growth(2, "tx_remote", by_rma.mode);
+			const bool counted = piece == "requests";
 
 			SCOPED_TRACE(piece);
 			by_rma.options = mpi::by_rma + " --mca osc_rdma_acc_use_amo 0";
-			expect_verified(run(by_rma, 1), "verified 1");
-			EXPECT_GT(remote.value() + sent.value(), 0);
+			expect_verified(
+				run_by_rma(by_rma, counted ? puts_and_gets_of_requests : 0), "verified 1");
 		}
 	}
 
@@ -249,6 +304,11 @@ TEST_P(Mpi, a_rank_is_killed)
 TEST_P(Mpi, a_rank_is_stopped)
 {
 	expect_verified(run_while_a_rank_is_stopped(job("pingpong")));
+}
+
+TEST_P(Mpi, others_are_refused)
+{
+	expect_verified(run_while_others_call(job("pingpong")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpi, testing::Values("uc-reliable", "ud-reliable", "auto"),
@@ -390,6 +450,11 @@ TEST_P(Slurm, point_to_point)
 	expect_verified(run(job("pointtopoint", 2), 400), "verified 20");
 }
 
+TEST_P(Slurm, others_are_refused)
+{
+	expect_verified(run_while_others_call(job("pingpong")));
+}
+
 TEST_P(Slurm, a_rank_is_killed)
 {
 	const Result result = run_until_a_rank_is_killed(job("pingpong"));
@@ -424,6 +489,27 @@ protected:
 			.ranks = ranks,
 			.mpich = folder};
 	}
+
+	// MPICH has its windows read and written by RMA of itself, which our counters tell.
+	static void windows()
+	{
+		expect_verified(run(job("onesided"), 400), "verified 16");
+		expect_verified(
+			run_by_rma(job("onesided requests"), puts_and_gets_of_requests), "verified 1");
+	}
+
+	// So are its accumulates of integers, which could be messages as well: all are for rank 0, on node 1.
+	static void atomics()
+	{
+		for (const std::string piece : {"tickets", "'compare and swap'", "sums"}) {
+			mpi::Job atomics = job("onesided " + piece);
+			auto remote = growth(2, "tx_remote", atomics.mode);
+
+			SCOPED_TRACE(piece);
+			expect_verified(run(atomics, 1), "verified 1");
+			EXPECT_GE(remote.value(), 10);
+		}
+	}
 };
 
 TEST_P(Mpich, ping_pong)
@@ -446,34 +532,24 @@ TEST_P(Mpich, point_to_point_while_packets_are_lost)
 	expect_verified(run_while_packets_are_lost(job("pointtopoint"), 400), "verified 20");
 }
 
-// MPICH has its windows read and written by RMA of itself, which our counters tell.
 TEST_P(Mpich, one_sided)
 {
-	mpi::Job windows = job("onesided");
-	auto remote = growth(2, "rx_remote", windows.mode);
-	auto sent = growth(2, "tx_remote", windows.mode);
-
-	expect_verified(run(windows, 400), "verified 16");
-	EXPECT_GT(remote.value(), 0);
-	EXPECT_GT(sent.value(), 0);
-}
-
-// So are its accumulates of integers, which could be messages as well: all are for rank 0, on node 1.
-TEST_P(Mpich, one_sided_by_atomics)
-{
-	for (const std::string piece : {"tickets", "'compare and swap'", "sums"}) {
-		mpi::Job atomics = job("onesided " + piece);
-		auto remote = growth(2, "tx_remote", atomics.mode);
-
-		SCOPED_TRACE(piece);
-		expect_verified(run(atomics, 1), "verified 1");
-		EXPECT_GE(remote.value(), 10);
-	}
+	windows();
 }
 
 TEST_P(Mpich, one_sided_while_packets_are_lost)
 {
-	expect_verified(run_while_packets_are_lost(job("onesided"), 400), "verified 16");
+	while_packets_are_lost(GetParam(), [] { windows(); });
+}
+
+TEST_P(Mpich, one_sided_by_atomics)
+{
+	atomics();
+}
+
+TEST_P(Mpich, one_sided_by_atomics_while_packets_are_lost)
+{
+	while_packets_are_lost(GetParam(), [] { atomics(); });
 }
 
 TEST_P(Mpich, a_rank_is_killed)
