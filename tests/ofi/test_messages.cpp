@@ -574,6 +574,34 @@ TEST_P(Messages, levels)
 	}
 }
 
+// A long message goes from one process's memory to the other's while that looks at nothing, and while its own
+// does not: neither side's part is left to a call.
+TEST_P(Messages, a_long_one_needs_no_calls)
+{
+	Pair pair;
+	constexpr std::size_t bytes = 1 << 20;
+	std::vector<unsigned char> message = pattern(bytes, 1);
+	std::vector<unsigned char> buffer(bytes);
+	int sending = 0;
+	int receiving = 0;
+
+	recv(pair.b, buffer.data(), bytes, &receiving, 1);
+	Side::post([&] {
+		return sendmsg(
+			pair.a, {{message.data(), bytes}}, pair.to_b, &sending, FI_DELIVERY_COMPLETE, 0, 1);
+	});
+	pair.a.done(&sending);
+	EXPECT_EQ(buffer, message);
+	pair.b.done(&receiving);
+
+	message = pattern(bytes, 2);
+	recv(pair.b, buffer.data(), bytes, &receiving, 1);
+	send(pair.a, message.data(), bytes, pair.to_b, &sending, 1);
+	pair.b.done(&receiving);
+	EXPECT_EQ(buffer, message);
+	pair.a.done(&sending);
+}
+
 // The wire is cut for as long as this is there. A command, which gets the percentage that is to be lost, does
 // it.
 class Cut
@@ -627,7 +655,8 @@ TEST_P(CutWire, what_is_delivered_has_arrived)
 {
 	for (const std::uint64_t level : {FI_DELIVERY_COMPLETE, FI_TRANSMIT_COMPLETE}) {
 		Pair pair;
-		const std::array<char, 3> message{'1', '2', '3'};
+		const std::array<char, 3> expected{'1', '2', '3'};
+		std::array<char, 3> message = expected;
 		std::array<char, 3> buffer{};
 		std::array<int, 3> contexts{};
 
@@ -642,12 +671,14 @@ TEST_P(CutWire, what_is_delivered_has_arrived)
 			send(pair, message[1], &contexts[1], level);
 			send(pair, message[2], &contexts[2], FI_INJECT_COMPLETE);
 			pair.a.done(&contexts[2]);
+			// It may be used again.
+			message[2] = 'x';
 			EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
 		}
 		receive(pair, buffer[1]);
 		receive(pair, buffer[2]);
 		pair.a.done(&contexts[1]);
-		EXPECT_EQ(buffer, message);
+		EXPECT_EQ(buffer, expected);
 	}
 }
 
@@ -923,6 +954,28 @@ TEST_P(Messages, more_than_fit)
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Messages, ::testing::Bool(),
 	[](const auto &info) { return std::string(info.param ? "tagged" : "untagged"); });
+
+// Open MPI tries again until there is room.
+TEST(Tags, more_receives_than_are_kept)
+{
+	Pair pair;
+	constexpr int most = 1 << 20;
+	char buffer = 0;
+	int posted = 0;
+	const auto post = [&] {
+		return fi_trecv(pair.b.ep.get(), &buffer, 1, nullptr, FI_ADDR_UNSPEC, 1, 0, &buffer);
+	};
+	ssize_t result = 0;
+
+	while (posted < most && (result = post()) == 0)
+		posted++;
+	EXPECT_EQ(result, -FI_EAGAIN);
+	EXPECT_GE(static_cast<std::size_t>(posted), pair.b.info->rx_attr->size);
+	Side::post([&] { return fi_tinject(pair.a.ep.get(), "x", 1, pair.to_b, 1); });
+	pair.b.done(&buffer);
+	EXPECT_EQ(buffer, 'x');
+	Side::post(post);
+}
 
 TEST(Tags, of_all_64_bits_but_those_that_are_ignored)
 {

@@ -551,6 +551,48 @@ TEST_F(Rma, of_oneself)
 	}
 }
 
+// A registration that its memory was taken from, as caches of them keep it, matters to nobody whose buffer
+// lies at the same addresses now.
+TEST_F(Rma, with_buffers_where_a_stale_region_was)
+{
+	constexpr std::size_t bytes = 2U << 20;
+	constexpr std::size_t half = bytes / 2;
+	constexpr int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+	auto *const mapped =
+		static_cast<unsigned char *>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kind, -1, 0));
+
+	ASSERT_NE(mapped, MAP_FAILED);
+
+	const auto stale = pair.a.share(mapped, bytes);
+	const auto stale_half = pair.a.share(mapped + half, 300000);
+
+	for (int round = 0; round < 3; round++) {
+		const auto data = pattern(bytes, round);
+		int context = 0;
+
+		std::copy(data.begin(), data.end(), mapped);
+		for (const std::size_t at : {std::size_t{0}, half, half - 5000}) {
+			const std::size_t length = std::min(bytes - at, std::size_t{300000});
+
+			Side::post([&] {
+				return fi_write(pair.a.ep.get(), mapped + at, length, fi_mr_desc(stale.get()),
+					pair.to_b, place(1), key, &context);
+			});
+			pair.a.done(&context);
+			EXPECT_TRUE(std::equal(mapped + at, mapped + at + length, memory.begin() + 1)) << at;
+			std::fill(mapped + at, mapped + at + length, 0);
+			read(mapped + at, length, 1, &context);
+			pair.a.done(&context);
+			EXPECT_TRUE(std::equal(mapped + at, mapped + at + length, memory.begin() + 1)) << at;
+		}
+		// The upper half is another one from now on, as when a heap shrinks and grows.
+		ASSERT_EQ(::munmap(mapped + half, half), 0);
+		ASSERT_EQ(::mmap(mapped + half, half, PROT_READ | PROT_WRITE, kind | MAP_FIXED, -1, 0),
+			mapped + half);
+	}
+	EXPECT_EQ(::munmap(mapped, bytes), 0);
+}
+
 // Long ones to and fro at once, from memory that is registered, too, as Open MPI's btl/ofi does it.
 TEST_F(Rma, both_ways_at_once)
 {
