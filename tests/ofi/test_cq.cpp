@@ -1034,8 +1034,8 @@ TEST(Endpoint, that_was_not_enabled_leaves_counters_to_others)
 	}
 }
 
-// Of one that has the number of a former one, nothing of that one is told: also if it could have been given to
-// whoever asks for none.
+// Of one that has the number of a former one, nothing of that one is told: also if it could have been given
+// to whoever asks for none.
 class Renamed : public ::testing::TestWithParam<const char *>
 {
 };
