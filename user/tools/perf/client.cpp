@@ -150,6 +150,10 @@ Control Client::request(ControlType type, ControlType wanted, const Plan &plan, 
 
 		if (side_.stopped() && type != ControlType::bye)
 			throw tool::Failure(tool::exit_failed, "interrupted");
+		// Who is not there yet may come; another job's key stays that.
+		if (link_.control_error() == EACCES)
+			throw tool::Failure(
+				IBRELK_CALL_COMPLETION, EACCES, peer_address_.text() + " refuses to talk");
 		// A server that serves somebody else is there: that may take as long as it takes.
 		if (now - start_ns > limit_ns && !busy_) {
 			const int error = link_.control_error();
