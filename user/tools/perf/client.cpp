@@ -282,7 +282,7 @@ void Client::measure_latency(Row &row, std::uint64_t warmup)
 	for (std::uint64_t i = 0; i < what.count; i++) {
 		const std::uint64_t time_ns = pinger.ping();
 
-		if (time_ns == 0)
+		if (time_ns == 0 || side_.stopped())
 			check(pinger, "ping-pong");
 		else if (i >= warmup)
 			samples.add(time_ns);
@@ -321,7 +321,7 @@ void Client::measure_overlap(Row &row, const ibrelk_counters &before, std::uint6
 
 	prepare(what);
 	for (std::uint64_t i = 0; i < what.count; i++) {
-		if (!meter.attempt())
+		if (!meter.attempt() || side_.stopped())
 			check(transfer, "overlap");
 	}
 
