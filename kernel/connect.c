@@ -1261,11 +1261,13 @@ static void cm_work(struct work_struct *work)
 		cm_handle(cm, event);
 		event_free(event);
 	}
-	/* A packet has confirmed what the third step would; the CM need not wait for it. */
-	if (cm->passive && cm->passive->qp && READ_ONCE(cm->passive->qp->early_called)) {
-		rdma_notify(cm->passive->id, IB_EVENT_COMM_EST);
+	/*
+	 * A packet has confirmed what the third step would. The CM is not told (rdma_notify()): only a worker of its own
+	 * would stop its repeating the second step then, and not if the id is destroyed first, which would wait for the
+	 * last repeat, a minute. By itself it repeats that step until it gets the third one.
+	 */
+	if (cm->passive && cm->passive->qp && READ_ONCE(cm->passive->qp->early_called))
 		cm_up(cm, cm->passive);
-	}
 	mutex_unlock(&cm->path->connect_lock);
 	cm_put(cm);
 }

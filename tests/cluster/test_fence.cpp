@@ -653,6 +653,32 @@ TEST_P(FenceRc, a_write_by_an_old_key_ends_the_connection)
 	expect_unharmed(receiver, 1 + (mode == "rc-reliable"));
 }
 
+// A connection that ends again and again, often as soon as it has been made anew: one that is made by a
+// packet that comes before the third step can be given up at any time as well.
+TEST_P(FenceRc, ends_again_and_again)
+{
+	constexpr int ends = 150;
+	const std::string mode = GetParam();
+
+	connect(mode);
+	auto receiver = start_receiver(mode, 1);
+
+	ASSERT_NO_FATAL_FAILURE(record(receiver, mode));
+
+	Growth lost("connections that have ended",
+		[&] { return counter(2, "reconnects", mode) + counter(2, "lives", mode); });
+	auto late = start_late("send --redirect --count 0 --gap-us 5000");
+	auto traffic = lab().start(1,
+		fmt::format("exec {} latency 10.1.0.2 --iterations 100000000 --size 8 --timeout 25 --mode {}",
+			built("user/tools/ibrelk-perf"), mode));
+	EXPECT_TRUE(lost.reaches(ends, Duration(240), [&] { return traffic.running(); })) << traffic.output();
+	stop(late);
+	traffic.kill(15);
+	traffic.wait(Duration(60));
+	release_and_wait(receiver, 1);
+	expect_unharmed(receiver, 1);
+}
+
 // Whoever dies in the middle of a message, on either side: what is on its way for it is awaited, so that the
 // others keep their connection.
 TEST_P(FenceRc, long_who_dies_ends_no_connection)

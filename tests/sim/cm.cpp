@@ -338,7 +338,9 @@ void receive(const Message &message)
 		tell(id->key, RDMA_CM_EVENT_ESTABLISHED, 0);
 		return;
 	case Kind::rej:
-		if (id->state != State::calling && id->state != State::answered && id->state != State::asked)
+		// Also of a connection that is up: whoever gives up has not got the third step yet.
+		if (id->state != State::calling && id->state != State::answered &&
+			id->state != State::asked && id->state != State::up)
 			return;
 		id->state = State::idle;
 		tell(id->key, RDMA_CM_EVENT_REJECTED, message.status, message.data);
@@ -499,16 +501,6 @@ int rdma_reject(rdma_cm_id *base, const void *data, u8 bytes, u8 reason)
 	post(message);
 	answered.erase({id->remote_node, id->remote});
 	id->state = State::idle;
-	return 0;
-}
-
-int rdma_notify(rdma_cm_id *base, ib_event_type)
-{
-	Id *id = of(base);
-
-	if (id->state != State::answered)
-		return -EINVAL;
-	id->state = State::up;
 	return 0;
 }
 

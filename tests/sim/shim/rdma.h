@@ -25,7 +25,7 @@ enum ib_poll_context { IB_POLL_SOFTIRQ };
 enum ib_mr_type { IB_MR_TYPE_MEM_REG };
 enum dma_data_direction { DMA_TO_DEVICE, DMA_FROM_DEVICE };
 enum ib_event_type {
-	IB_EVENT_QP_FATAL, IB_EVENT_QP_REQ_ERR, IB_EVENT_QP_ACCESS_ERR, IB_EVENT_COMM_EST,
+	IB_EVENT_QP_FATAL, IB_EVENT_QP_REQ_ERR, IB_EVENT_QP_ACCESS_ERR,
 	IB_EVENT_PORT_ACTIVE, IB_EVENT_PORT_ERR, IB_EVENT_GID_CHANGE, IB_EVENT_LID_CHANGE,
 	IB_EVENT_CLIENT_REREGISTER, IB_EVENT_DEVICE_FATAL, IB_EVENT_CQ_ERR, IB_EVENT_PKEY_CHANGE,
 };
@@ -476,7 +476,6 @@ int rdma_resolve_route(struct rdma_cm_id *id, unsigned long ms);
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
 int rdma_reject(struct rdma_cm_id *id, const void *data, u8 bytes, u8 reason);
-int rdma_notify(struct rdma_cm_id *id, enum ib_event_type event);
 int rdma_create_qp(struct rdma_cm_id *id, struct ib_pd *pd, struct ib_qp_init_attr *attr);
 const void *rdma_consumer_reject_data(struct rdma_cm_id *id, struct rdma_cm_event *event, u8 *bytes);
 void rdma_lock_handler(struct rdma_cm_id *id);
