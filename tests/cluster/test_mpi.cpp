@@ -294,9 +294,10 @@ TEST_P(Mpi, a_rank_is_killed)
 	const Result result = run_until_a_rank_is_killed(job("pingpong"));
 
 	EXPECT_NE(result.status, 0);
-	// Now and then mpirun cannot read the message that it is to show, and says that.
-	EXPECT_TRUE(result.output.find("signal 9 (Killed)") != std::string::npos ||
-		result.output.find("ORTE_ERROR_LOG: Data unpack") != std::string::npos)
+	// Now and then mpirun cannot read the message that it is to show, or has no room for it, and says
+	// that.
+	EXPECT_TRUE(std::regex_search(result.output,
+		std::regex("signal 9 \\(Killed\\)|ORTE_ERROR_LOG: (Data unpack|Out of resource)")))
 		<< result.output;
 }
 
@@ -605,7 +606,10 @@ std::vector<Own> own_tests()
 				const std::string name = word.substr(0, word.find('='));
 				const std::string value = word.substr(std::min(name.size() + 1, word.size()));
 
-				if (name == "arg")
+				// A benchmark, rma_contig: 515,000 locks. 6,000 take three minutes here.
+				if (name == "arg" && value == "-iter=10000")
+					test.program += " -iter=100";
+				else if (name == "arg")
 					test.program += " '" + value + "'";
 				else if (name == "env")
 					test.options +=
