@@ -132,10 +132,10 @@ static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
 
 static void path_connect_work(struct work_struct *work);
 
+/* A path that nobody knows yet. Context: process, without table_lock: his group may let who runs wait for memory. */
 static struct ibr_path *path_create(const struct ibr_path_key *key, const struct ibr_transport *transport)
 {
 	struct ibr_path *path;
-	int ret;
 
 	path = kzalloc(sizeof(*path), GFP_KERNEL_ACCOUNT);
 	if (!path)
@@ -143,8 +143,6 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	kref_init(&path->ref);
 	path->key = *key;
 	path->transport = transport;
-	if (path->transport != &ibr_transport_loop)
-		path->fabric = ibr_device_fabric(key->local_gid);
 	path->native = ibr_mode_native(key->mode);
 	path->hash_seed = get_random_u32();
 	mutex_init(&path->connect_lock);
@@ -167,28 +165,34 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	INIT_LIST_HEAD(&path->shares);
 	xa_init_flags(&path->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
 
+	return path;
+}
+
+/* Return: 0 or -errno. Context: table_lock held. */
+static int path_insert(struct ibr_path *path)
+{
+	int ret;
+
+	if (path->transport != &ibr_transport_loop)
+		path->fabric = ibr_device_fabric(path->key.local_gid);
 	/* A token names one path of this node; a clash is drawn again. */
 	do {
 		path->token = get_random_u32();
 		ret = rhashtable_insert_fast(&tokens, &path->token_node, by_token);
 	} while (ret == -EEXIST);
 	if (ret)
-		goto err_free;
+		return ret;
 	ret = rhashtable_insert_fast(&paths, &path->node, by_key);
-	if (ret)
-		goto err_token;
+	if (ret) {
+		rhashtable_remove_fast(&tokens, &path->token_node, by_token);
+		synchronize_rcu();
+		return ret;
+	}
 	path->hashed = true;
 	list_add_tail(&path->all, &path_list);
 	path_count++;
 	queue_delayed_work(ibr_wq, &prune_work, PATH_IDLE_S * HZ);
-	return path;
-
-err_token:
-	rhashtable_remove_fast(&tokens, &path->token_node, by_token);
-	synchronize_rcu();
-err_free:
-	kfree(path);
-	return ERR_PTR(ret);
+	return 0;
 }
 
 struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key)
@@ -203,41 +207,63 @@ struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key)
 	return path;
 }
 
-/* Make a path that there may be. Context: table_lock held. */
-static struct ibr_path *path_admit(const struct ibr_path_key *key, bool asked)
+/* May there be such a path, which there is not yet? Return: 0, or as ibr_path_get_key(). Context: table_lock held. */
+static int path_admit(const struct ibr_path_key *key, const struct ibr_transport *transport, bool asked)
 {
-	const struct ibr_transport *transport = transport_of(key);
-
 	if (asked && path_count >= PATHS_MAX)
-		return ERR_PTR(-EUSERS);
-	if (transport != &ibr_transport_loop) {
-		if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
-			return ERR_PTR(-ENODEV);
-		/* It has one queue pair, which needs another one. */
-		if (transport->type != IB_QPT_UD &&
-		    !memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)))
-			return ERR_PTR(-EHOSTUNREACH);
-	} else if (asked) {
-		return ERR_PTR(-ENODEV);	/* this node reaches itself without asking */
-	}
-	return path_create(key, transport);
+		return -EUSERS;
+	if (transport == &ibr_transport_loop)
+		return asked ? -ENODEV : 0;	/* this node reaches itself without asking */
+	if (!(ibr_device_modes(key->local_gid) & (1u << key->mode)))
+		return -ENODEV;
+	/* It has one queue pair, which needs another one. */
+	if (transport->type != IB_QPT_UD && !memcmp(key->local_gid, key->remote_gid, sizeof(key->local_gid)))
+		return -EHOSTUNREACH;
+	return 0;
 }
 
-struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
+/*
+ * The path with @key, with a reference. There is none: @made, which is in the table then; or, if that is NULL, NULL: it
+ * is to be made.
+ */
+static struct ibr_path *path_find_or_add(const struct ibr_path_key *key, const struct ibr_transport *transport,
+					 bool asked, struct ibr_path *made)
 {
 	struct ibr_path *path;
+	int ret = 0;
 
 	mutex_lock(&table_lock);
 	path = rhashtable_lookup_fast(&paths, key, by_key);
-	if (closing || (path && asked && path->transport == &ibr_transport_loop))
-		path = ERR_PTR(-ENODEV);
-	else if (!path)
-		path = path_admit(key, asked);
-	if (!IS_ERR(path)) {
+	if (closing || (path && asked && path->transport == &ibr_transport_loop)) {
+		ret = -ENODEV;
+	} else if (!path) {
+		ret = path_admit(key, transport, asked);
+		if (!ret && made)
+			ret = path_insert(made);
+		path = made;
+	}
+	if (!ret && path) {
 		ibr_path_get(path);
 		path->used = jiffies;
 	}
 	mutex_unlock(&table_lock);
+	return ret ? ERR_PTR(ret) : path;
+}
+
+struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
+{
+	const struct ibr_transport *transport = transport_of(key);
+	struct ibr_path *path, *made;
+
+	path = path_find_or_add(key, transport, asked, NULL);
+	if (path)
+		return path;
+	made = path_create(key, transport);
+	if (IS_ERR(made))
+		return made;
+	path = path_find_or_add(key, transport, asked, made);
+	if (path != made)
+		kfree(made);
 	return path;
 }
 
