@@ -136,6 +136,7 @@ static void path_connect_work(struct work_struct *work);
 static struct ibr_path *path_create(const struct ibr_path_key *key, const struct ibr_transport *transport)
 {
 	struct ibr_path *path;
+	int ret;
 
 	path = kzalloc(sizeof(*path), GFP_KERNEL_ACCOUNT);
 	if (!path)
@@ -165,7 +166,18 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	INIT_LIST_HEAD(&path->shares);
 	xa_init_flags(&path->handles, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_BH);
 
+	ret = transport->prepare ? transport->prepare(path) : 0;
+	if (ret) {
+		kfree(path);
+		return ERR_PTR(ret);
+	}
 	return path;
+}
+
+static void path_release(struct ibr_path *path)
+{
+	if (path->transport->release)
+		path->transport->release(path);
 }
 
 /* Return: 0 or -errno. Context: table_lock held. */
@@ -262,8 +274,10 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 	if (IS_ERR(made))
 		return made;
 	path = path_find_or_add(key, transport, asked, made);
-	if (path != made)
+	if (path != made) {
+		path_release(made);
 		kfree(made);
+	}
 	return path;
 }
 
@@ -773,6 +787,7 @@ static void path_remove(struct ibr_path *path)
 	spin_unlock_bh(&path->lock);
 	hrtimer_cancel(&path->timer);
 	cancel_delayed_work_sync(&path->connect_work);
+	path_release(path);
 	ibr_path_put(path);
 }
 
@@ -811,7 +826,8 @@ static void paths_remove(const u8 *gid)
 
 /*
  * Is it down, and does nobody but the table and connect.c know it? Nobody can come to know it while the
- * table is locked. Context: table_lock held.
+ * table is locked. One that leads back to this node has no peer that could leave, and so is up for good.
+ * Context: table_lock held.
  */
 static bool path_unused(struct ibr_path *path)
 {
@@ -819,7 +835,9 @@ static bool path_unused(struct ibr_path *path)
 	bool unused;
 
 	spin_lock_bh(&path->lock);
-	unused = path->state == IBRELK_PATH_DOWN && !path->flow_count && !path_wanted(path);
+	unused = path->state == IBRELK_PATH_DOWN ||
+		 (path->state == IBRELK_PATH_UP && path->transport == &ibr_transport_loop);
+	unused = unused && !path->flow_count && !path_wanted(path);
 	spin_unlock_bh(&path->lock);
 	known = !!READ_ONCE(path->cm) + !!READ_ONCE(path->lane.cm);
 	smp_rmb(); /* seen first: one that comes between is a reference too many */

@@ -27,6 +27,7 @@
 #define IBR_DEAF_MS		1500ull	/* silence after which the connection is made anew */
 #define IBR_LOOK_MS		5000ull	/* without a word from a peer: does anything wait for it? */
 
+struct loop;
 struct ibr_frag;
 struct ibr_slot;
 struct ibr_transport;
@@ -106,6 +107,7 @@ struct ibr_packet {
  * @transport: by @key; immutable
  * @fabric: what carries the packets; immutable
  * @native: mode in which data is sent once and may be lost; immutable
+ * @loop: of a loop path: its queue (loop.c); immutable
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
  * @connect_tries: connections that could not be begun for want of memory, one after the other; @connect_lock
@@ -116,7 +118,7 @@ struct ibr_packet {
  * @established: @rel is initialised: there is a peer
  * @remote: the peer, by the last handshake
  * @qp: with a reference; NULL: no queue pair. UD: the port's
- * @transport_data: transport's own (UD: struct ibr_dest, with a reference; loop: queue)
+ * @transport_data: transport's own (UD: struct ibr_dest, with a reference; loop: @loop)
  * @rel: the engine
  * @lane: mode auto: a UC queue pair beside @qp
  * @ring: of @rel, while it has sent something lately; else NULL
@@ -178,6 +180,7 @@ struct ibr_path {
 	const struct ibr_transport *transport;
 	enum ibr_fabric fabric;
 	bool native;
+	struct loop *loop;
 
 	struct mutex connect_lock;		/* connecting */
 	struct ibr_cm *cm;
@@ -398,7 +401,8 @@ void ibr_paths_remove_port(const u8 gid[16]);
  * @idle: jiffies since somebody last asked for the path
  *
  * A request makes a path before it is known whether anything will come of it. One that is down and has neither
- * a peer nor a flow goes again, or requests from many addresses would fill the memory. Called now and then.
+ * a peer nor a flow goes again, or requests from many addresses would fill the memory; so does one that leads back to
+ * this node, which has many addresses for itself. Called now and then.
  * Context: process.
  */
 void ibr_paths_prune(unsigned long idle);

@@ -116,6 +116,33 @@ static void loop_deliver(struct tasklet_struct *tasklet)
 	ibr_path_drive(loop->path);
 }
 
+/*
+ * Half a megabyte. It is here that who wants the path pays for it: when it is connected a worker runs, for all who use
+ * it, and there is an address for whoever wants one of his own.
+ */
+static int loop_prepare(struct ibr_path *path)
+{
+	struct loop *loop;
+	u32 i;
+
+	loop = kvzalloc(sizeof(*loop), GFP_KERNEL_ACCOUNT);
+	if (!loop)
+		return -ENOMEM;
+	loop->path = path;
+	tasklet_setup(&loop->tasklet, loop_deliver);
+	for (i = 0; i < LOOP_SLOTS; i++) {
+		loop->slots[i].slot.header = loop->slots[i].packet;
+		loop->slots[i].slot.frags_max = IBR_SLOT_PAYLOADS;
+	}
+	path->loop = loop;
+	return 0;
+}
+
+static void loop_release(struct ibr_path *path)
+{
+	kvfree(path->loop);
+}
+
 static int loop_connect(struct ibr_path *path)
 {
 	struct ibr_remote remote = {
@@ -124,25 +151,13 @@ static int loop_connect(struct ibr_path *path)
 		.credits = IBR_CREDIT_PKTS,
 		.packet_max = LOOP_PACKET_MAX,
 	};
-	struct loop *loop;
-	u32 i;
+	struct loop *loop = path->loop;
 
-	loop = kvzalloc(sizeof(*loop), GFP_KERNEL_ACCOUNT);
-	if (!loop)
-		return -ENOMEM;
 	memcpy(remote.instance, ibr_instance, sizeof(remote.instance));
-	loop->path = path;
 	loop->head = IBR_COUNTERS_START;
 	loop->tail = IBR_COUNTERS_START;
-	tasklet_setup(&loop->tasklet, loop_deliver);
-	for (i = 0; i < LOOP_SLOTS; i++) {
-		loop->slots[i].slot.header = loop->slots[i].packet;
-		loop->slots[i].slot.frags_max = IBR_SLOT_PAYLOADS;
-	}
-	if (!ibr_path_connected(path, &remote, NULL, loop)) {
-		kvfree(loop);
-		return 0;	/* another attempt has been asked for */
-	}
+	/* If not, another attempt has been asked for. */
+	ibr_path_connected(path, &remote, NULL, loop);
 	return 0;
 }
 
@@ -158,7 +173,7 @@ static void loop_disconnect(struct ibr_path *path)
 	/* Nobody posts any more (detached); wait for the last delivery. */
 	tasklet_kill(&loop->tasklet);
 	kfree(loop->held);
-	kvfree(loop);
+	loop->held = NULL;
 }
 
 const struct ibr_transport ibr_transport_loop = {
@@ -167,6 +182,8 @@ const struct ibr_transport ibr_transport_loop = {
 	.slot = loop_slot,
 	.post = loop_post,
 	.flush = loop_flush,
+	.prepare = loop_prepare,
+	.release = loop_release,
 	.connect = loop_connect,
 	.disconnect = loop_disconnect,
 };

@@ -53,6 +53,9 @@ struct ibr_slot {
  * @late_write_breaks: what is written too late, when its key has ended, ends the connection (a reliable one), and is
  *	not just dropped
  * @flush: hand what was queued to the adapter, as one chain. Context: connection lock held
+ * @prepare: allocate what the path keeps for it as long as it exists; or NULL. Who runs pays. Return: 0 or -ENOMEM.
+ *	Context: process; nobody knows the path yet
+ * @release: free that. Context: process; nothing of the path is running
  * @connect: make or renew the connection (connect.c); reports by ibr_path_connected() or
  *	ibr_path_failed(). Context: process, path->connect_lock held
  * @disconnect: end it, tell the peer if possible, wait until nothing of it is running. Context: process,
@@ -66,6 +69,8 @@ struct ibr_transport {
 	struct ibr_qp *(*rdma)(struct ibr_path *path);
 	bool late_write_breaks;
 	void (*flush)(struct ibr_path *path);
+	int (*prepare)(struct ibr_path *path);
+	void (*release)(struct ibr_path *path);
 	int (*connect)(struct ibr_path *path);
 	void (*disconnect)(struct ibr_path *path);
 };

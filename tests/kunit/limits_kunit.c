@@ -527,6 +527,38 @@ static void paths_pruned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before);
 }
 
+/*
+ * One that leads back to this node is up for good; when nobody uses it any more it goes as well, with its queue, which
+ * is half a megabyte: there are as many of them as loopback addresses.
+ */
+static void paths_to_oneself_pruned(struct kunit *test)
+{
+	struct ibrelk_addr nobody = { .gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 97 }, .endpoint = 1 };
+	struct side *a = side_open(test, NULL);
+	struct ibr_path_key key = { .mode = a->endpoint->mode };
+	unsigned long from = user_alloc(test, 8);
+	struct ibr_path *path;
+
+	memcpy(key.local_gid, nobody.gid, sizeof(key.local_gid));
+	memcpy(key.remote_gid, nobody.gid, sizeof(key.remote_gid));
+	side_send(test, a, side_add(test, a, &nobody), from, 8, 1, 9);
+	side_wait_op(test, a, 9, -ECONNREFUSED);
+	ibr_paths_prune(0);
+	path = ibr_path_find_key(&key);
+	KUNIT_ASSERT_NOT_NULL(test, path);
+	KUNIT_EXPECT_EQ(test, path->state, IBRELK_PATH_UP);
+	ibr_path_put(path);
+	side_close(test, a);
+	KUNIT_EXPECT_TRUE(test, wait_until(({
+		ibr_paths_prune(0);
+		path = ibr_path_find_key(&key);
+		if (path)
+			ibr_path_put(path);
+		!path;
+	})));
+	world_check(test);
+}
+
 /* What errors a peer may name, and what becomes of others. */
 static void named_errors(struct kunit *test)
 {
@@ -907,6 +939,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(answers_to_copies, mode_next),
 	KUNIT_CASE(answers_untaken),
 	KUNIT_CASE(paths_pruned),
+	KUNIT_CASE(paths_to_oneself_pruned),
 	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
 	KUNIT_CASE_PARAM(many_flows, mode_next),

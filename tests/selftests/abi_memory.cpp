@@ -1793,6 +1793,48 @@ KTAP_TEST(memory__of_messages_that_wait_is_paid_by_the_receiver)
 	KTAP_CHECK(group.bytes() >= before + (512 << 10));
 }
 
+// Each address of the loopback network has a path of its own, with a queue, which its maker pays for.
+KTAP_TEST(memory__of_paths_to_oneself_is_paid_by_who_made_them)
+{
+	constexpr unsigned count = 32;
+	constexpr std::uint64_t queue = 512 << 10;
+
+	need_root();
+
+	const Group group;
+	Node node;
+	const char byte = 0;
+	std::vector<std::uint32_t> peers;
+
+	for (unsigned i = 0; i < count; i++) {
+		ibrelk_peer peer{};
+
+		peer.addr.gid[10] = peer.addr.gid[11] = 0xff;
+		peer.addr.gid[12] = 127;
+		/* Those of an earlier run may still be there. */
+		peer.addr.gid[13] = static_cast<std::uint8_t>(1 + ::getpid() % 254);
+		peer.addr.gid[14] = static_cast<std::uint8_t>(::getpid() / 254);
+		peer.addr.gid[15] = static_cast<std::uint8_t>(i);
+		peer.addr.endpoint = 1; // nobody's
+		KTAP_REQUIRE_EQUAL(control(node.endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+		peers.push_back(peer.handle);
+	}
+	group.join();
+	const std::uint64_t before = group.bytes();
+	for (const std::uint32_t peer : peers)
+		KTAP_REQUIRE_EQUAL(submit(Door::ioctl, node.endpoint.get(), {send(peer, &byte, 1, peer)}), 1);
+	group.leave();
+	for (unsigned i = 0; i < count; i++) {
+		const auto completion = node.ring.next();
+
+		KTAP_REQUIRE(completion);
+		KTAP_EQUAL(completion->status, -ECONNREFUSED);
+	}
+	const std::uint64_t after = group.bytes();
+	ktap::note("memory of the group: ", before, ", with ", count, " paths ", after);
+	KTAP_CHECK(after >= before + count * queue);
+}
+
 // ---- memory that nobody brings --------------------------------------------------------------------
 
 // Pages of which each access waits, from now on, until they are brought, or this is closed (userfaultfd).
