@@ -28,7 +28,6 @@
 #define RTO_MIN_US		4000	/* a node under load answers late */
 #define RTO_MIN_ETHERNET_US	1000	/* ... but where queues drop packets, waiting is dearer than asking in vain */
 #define PATH_LOOKS		1024	/* flows looked at while the lock is held */
-#define PATHS_MAX		(64u << 10)
 #define PATH_IDLE_S		30	/* after which a path that nobody uses is removed, at most twice this */
 
 static unsigned int window_pkts = 64;
@@ -79,6 +78,7 @@ static unsigned int rto_min_us;
 module_param(rto_min_us, uint, 0644);
 MODULE_PARM_DESC(rto_min_us, "lower bound of the retransmission time-out, us; 0: by the fabric (new connections)");
 
+u32 ibr_paths_asked_max = 64u << 10;
 u8 ibr_instance[16];
 struct workqueue_struct *ibr_wq;
 
@@ -101,6 +101,7 @@ static struct rhashtable tokens;
 static DEFINE_MUTEX(table_lock);	/* makes looking up and inserting one step; covers @path_list */
 static LIST_HEAD(path_list);
 static u32 path_count;			/* in @path_list */
+static u32 asked_count;			/* ... because a peer asked */
 static bool closing;
 
 static void paths_prune(struct work_struct *work);
@@ -133,7 +134,7 @@ static const struct ibr_transport *transport_of(const struct ibr_path_key *key)
 static void path_connect_work(struct work_struct *work);
 
 /* A path that nobody knows yet. Context: process, without table_lock: his group may let who runs wait for memory. */
-static struct ibr_path *path_create(const struct ibr_path_key *key, const struct ibr_transport *transport)
+static struct ibr_path *path_create(const struct ibr_path_key *key, const struct ibr_transport *transport, bool asked)
 {
 	struct ibr_path *path;
 	int ret;
@@ -144,6 +145,7 @@ static struct ibr_path *path_create(const struct ibr_path_key *key, const struct
 	kref_init(&path->ref);
 	path->key = *key;
 	path->transport = transport;
+	path->asked = asked;
 	path->native = ibr_mode_native(key->mode);
 	path->hash_seed = get_random_u32();
 	mutex_init(&path->connect_lock);
@@ -203,6 +205,7 @@ static int path_insert(struct ibr_path *path)
 	path->hashed = true;
 	list_add_tail(&path->all, &path_list);
 	path_count++;
+	asked_count += path->asked;
 	queue_delayed_work(ibr_wq, &prune_work, PATH_IDLE_S * HZ);
 	return 0;
 }
@@ -222,7 +225,7 @@ struct ibr_path *ibr_path_find_key(const struct ibr_path_key *key)
 /* May there be such a path, which there is not yet? Return: 0, or as ibr_path_get_key(). Context: table_lock held. */
 static int path_admit(const struct ibr_path_key *key, const struct ibr_transport *transport, bool asked)
 {
-	if (asked && path_count >= PATHS_MAX)
+	if (asked && asked_count >= ibr_paths_asked_max)
 		return -EUSERS;
 	if (transport == &ibr_transport_loop)
 		return asked ? -ENODEV : 0;	/* this node reaches itself without asking */
@@ -270,7 +273,7 @@ struct ibr_path *ibr_path_get_key(const struct ibr_path_key *key, bool asked)
 	path = path_find_or_add(key, transport, asked, NULL);
 	if (path)
 		return path;
-	made = path_create(key, transport);
+	made = path_create(key, transport, asked);
 	if (IS_ERR(made))
 		return made;
 	path = path_find_or_add(key, transport, asked, made);
@@ -796,6 +799,7 @@ static void path_unlist(struct ibr_path *path, struct list_head *doomed)
 {
 	list_move_tail(&path->all, doomed);
 	path_count--;
+	asked_count -= path->asked;
 	rhashtable_remove_fast(&paths, &path->node, by_key);
 }
 

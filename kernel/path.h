@@ -107,6 +107,7 @@ struct ibr_packet {
  * @transport: by @key; immutable
  * @fabric: what carries the packets; immutable
  * @native: mode in which data is sent once and may be lost; immutable
+ * @asked: made because a peer asked; immutable
  * @loop: of a loop path: its queue (loop.c); immutable
  * @connect_lock: serialises connecting and disconnecting; taken before @lock
  * @cm: attempts under way and connection, or NULL; connect.c's, as is the lock of the pointer
@@ -180,6 +181,7 @@ struct ibr_path {
 	const struct ibr_transport *transport;
 	enum ibr_fabric fabric;
 	bool native;
+	bool asked;
 	struct loop *loop;
 
 	struct mutex connect_lock;		/* connecting */
@@ -412,6 +414,7 @@ void ibr_path_exit(void);
 
 extern struct workqueue_struct *ibr_wq;	/* for everything that must be over before the module goes */
 extern u8 ibr_instance[16];		/* this module life */
+extern u32 ibr_paths_asked_max;		/* paths that there may be because peers asked; tests make it smaller */
 
 /* A flow more: from now on ibr_path_look() is called. Context: path->lock held. */
 static inline void ibr_path_add_flow(struct ibr_path *path)

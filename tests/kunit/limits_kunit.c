@@ -559,6 +559,31 @@ static void paths_to_oneself_pruned(struct kunit *test)
 	world_check(test);
 }
 
+/* However many paths processes of this node have made, peers have theirs. */
+static void paths_of_peers(struct kunit *test)
+{
+	struct ibr_path_key key = {
+		.local_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+		.remote_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+		.mode = IBRELK_MODE_UC_RELIABLE,
+	};
+	struct ibr_path_key peer = key;
+	u32 most = ibr_paths_asked_max;
+	struct ibr_path *path;
+
+	peer.local_gid[15] = 98;
+	path = ibr_path_get_key(&key, false);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
+	ibr_paths_asked_max = 1;
+	/* It gets as far as to be told that the address is nobody's. */
+	KUNIT_EXPECT_EQ(test, PTR_ERR(ibr_path_get_key(&peer, true)), -ENODEV);
+	ibr_paths_asked_max = 0;
+	KUNIT_EXPECT_EQ(test, PTR_ERR(ibr_path_get_key(&peer, true)), -EUSERS);
+	ibr_paths_asked_max = most;
+	ibr_path_put(path);
+	ibr_paths_prune(0);
+}
+
 /* What errors a peer may name, and what becomes of others. */
 static void named_errors(struct kunit *test)
 {
@@ -940,6 +965,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(answers_untaken),
 	KUNIT_CASE(paths_pruned),
 	KUNIT_CASE(paths_to_oneself_pruned),
+	KUNIT_CASE(paths_of_peers),
 	KUNIT_CASE(sources_exhausted),
 	KUNIT_CASE(named_errors),
 	KUNIT_CASE_PARAM(many_flows, mode_next),
