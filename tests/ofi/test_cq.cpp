@@ -262,6 +262,42 @@ TEST(Cq, waiting_is_ended_by_a_signal)
 	other.join();
 }
 
+// Two that sleep, and a signal for each of them.
+TEST(Cq, each_signal_ends_a_wait)
+{
+	constexpr int rounds = 200;
+	Wish wish;
+
+	wish.wait = FI_WAIT_UNSPEC;
+
+	Side side(wish);
+
+	for (int i = 0; i < rounds && !HasFailure(); i++) {
+		std::atomic<int> over = 0;
+		const auto wait = [&] {
+			fi_cq_tagged_entry entry{};
+
+			EXPECT_EQ(fi_cq_sread(side.cq.get(), &entry, 1, nullptr, -1), -FI_EAGAIN);
+			over++;
+		};
+		std::thread one(wait);
+		std::thread other(wait);
+
+		EXPECT_EQ(fi_cq_signal(side.cq.get()), 0);
+		EXPECT_EQ(fi_cq_signal(side.cq.get()), 0);
+
+		const auto until = Clock::now() + patience;
+
+		while (over < 2 && Clock::now() < until)
+			std::this_thread::yield();
+		EXPECT_EQ(over, 2);
+		if (over < 2)
+			fi_cq_signal(side.cq.get());
+		one.join();
+		other.join();
+	}
+}
+
 // A descriptor to sleep on, once fi_trywait() has allowed it.
 TEST(Cq, descriptor)
 {

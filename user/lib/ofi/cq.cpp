@@ -540,10 +540,9 @@ ssize_t CompletionQueue::wait_and_take(
 		// A signal may have told the caller to do something else.
 		if (!slept)
 			return take(buffer, count, sources);
-		if (descriptors[0].revents) {
-			signalled_.clear();
+		// Unless another thread was faster.
+		if (descriptors[0].revents && signalled_.clear())
 			return take(buffer, count, sources);
-		}
 	}
 }
 

@@ -137,7 +137,7 @@ private:
 	const bool unread_; // by anybody: there are only counters
 	OperationPool operations_;
 	Wake queued_;                      // readable while entries wait that are not in the ring any more
-	Wake signalled_;                   // by fi_cq_signal()
+	Wake signalled_{true};             // by fi_cq_signal(), so many times
 	WaitSet descriptor_;               // FI_WAIT_FD: of the ring's and queued_
 	std::atomic<unsigned> in_vain_{0}; // reads in a row
 

@@ -25,7 +25,8 @@ std::int64_t now_ns() noexcept
 
 } // namespace
 
-Wake::Wake() noexcept : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
+Wake::Wake(bool counts) noexcept :
+	fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | (counts ? EFD_SEMAPHORE : 0)))
 {
 }
 
@@ -43,11 +44,11 @@ void Wake::set() noexcept
 	(void)!::write(fd_, &one, sizeof(one));
 }
 
-void Wake::clear() noexcept
+bool Wake::clear() noexcept
 {
 	std::uint64_t count;
 
-	(void)!::read(fd_, &count, sizeof(count));
+	return ::read(fd_, &count, sizeof(count)) > 0;
 }
 
 WaitSet::~WaitSet()

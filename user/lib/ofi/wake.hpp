@@ -16,7 +16,8 @@ namespace ibrelk::ofi
 class Wake
 {
 public:
-	Wake() noexcept;
+	/// @counts: each set() wants a clear() of its own.
+	explicit Wake(bool counts = false) noexcept;
 	Wake(const Wake &) = delete;
 	Wake &operator=(const Wake &) = delete;
 	~Wake();
@@ -30,7 +31,8 @@ public:
 		return fd_;
 	}
 	void set() noexcept;
-	void clear() noexcept;
+	/// False: it was not set (any more).
+	bool clear() noexcept;
 
 private:
 	int fd_;
