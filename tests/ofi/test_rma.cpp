@@ -152,6 +152,34 @@ TEST(Registration, by_attributes)
 	});
 }
 
+// Authorization keys came with version 1.5; who is older has something else behind his attributes.
+TEST(Registration, authorization_key)
+{
+	Wish wish;
+	char byte = 0;
+	const iovec piece{&byte, 1};
+	fi_mr_attr attr{};
+
+	attr.mr_iov = &piece;
+	attr.iov_count = 1;
+	attr.access = FI_SEND;
+	attr.auth_key_size = 8;
+	for (const std::uint32_t version : {FI_VERSION(1, 4), FI_VERSION(1, 5)}) {
+		fid_mr *region = nullptr;
+
+		wish.version = version;
+
+		const Side side(wish);
+
+		if (version == FI_VERSION(1, 4)) {
+			ASSERT_EQ(fi_mr_regattr(side.domain.get(), &attr, 0, &region), 0);
+			EXPECT_EQ(fi_close(&region->fid), 0);
+		} else {
+			EXPECT_EQ(fi_mr_regattr(side.domain.get(), &attr, 0, &region), -FI_EINVAL);
+		}
+	}
+}
+
 TEST(Registration, wrong)
 {
 	const Side side(remote_wish());

@@ -97,8 +97,10 @@ int MemoryRegion::regattr(Fid *any, const fi_mr_attr *attr, std::uint64_t flags,
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (attr->iov_count != 1 || attr->offset != 0 || attr->auth_key_size != 0 ||
-		(attr->access & ~(local_access | remote_access)))
+	if (attr->iov_count != 1 || attr->offset != 0 || (attr->access & ~(local_access | remote_access)))
+		return -FI_EINVAL;
+	// Before, there was no such member.
+	if (FI_VERSION_GE(domain.api_version(), FI_VERSION(1, 5)) && attr->auth_key_size != 0)
 		return -FI_EINVAL;
 	// Who has not agreed to FI_MR_PROV_KEY and its like would tell his peers something else.
 	if ((attr->access & remote_access) && !domain.shares()) {
