@@ -605,7 +605,8 @@ struct Written {
 
 inline Written written(const Node &node)
 {
-	std::vector<ibrelk_path_info> info(64);
+	// Paths to this node's many addresses for itself stay for up to a minute.
+	std::vector<ibrelk_path_info> info(256);
 	ibrelk_dump dump{};
 	Written all;
 
@@ -614,6 +615,7 @@ inline Written written(const Node &node)
 	dump.entry_bytes = sizeof(info[0]);
 	dump.entries = static_cast<std::uint32_t>(info.size());
 	KTAP_REQUIRE_EQUAL(control(node.device.get(), IBRELK_IOC_DUMP, &dump), 0);
+	KTAP_REQUIRE(dump.total <= info.size());
 	for (std::uint32_t i = 0; i < dump.entries; i++) {
 		all.tx += info[i].counters.tx_written;
 		all.rx += info[i].counters.rx_written;

@@ -3,6 +3,8 @@
 // Endpoints and peers: making them with everything that can be wrong.
 #include "abi.hpp"
 
+#include <barrier>
+
 namespace abi
 {
 namespace
@@ -290,6 +292,50 @@ KTAP_TEST(peer__of_the_same_node_by_its_own_address)
 	KTAP_EQUAL(completion->status, 0);
 	KTAP_EQUAL(completion->peer, from.handle);
 	KTAP_EQUAL(received, sent);
+}
+
+// Of those who are the first to reach an address at the same time one makes the path, and all use it.
+KTAP_TEST(peer__that_many_reach_first)
+{
+	constexpr unsigned many = 4, rounds = 20;
+	const auto start = static_cast<unsigned>(::getpid());
+	std::vector<std::unique_ptr<Node>> nodes;
+	std::atomic<unsigned> good = 0;
+
+	for (unsigned i = 0; i < many; i++)
+		nodes.push_back(std::make_unique<Node>());
+	for (unsigned round = 0; round < rounds; round++) {
+		std::barrier together(many);
+		std::vector<std::jthread> threads;
+
+		for (const auto &node : nodes)
+			threads.emplace_back([&] {
+				ibrelk_peer peer{};
+				const char byte = 0;
+
+				peer.addr.gid[10] = peer.addr.gid[11] = 0xff;
+				peer.addr.gid[12] = 127;
+				// Those of an earlier run may still be there.
+				peer.addr.gid[13] = static_cast<std::uint8_t>(1 + start % 254);
+				peer.addr.gid[14] = static_cast<std::uint8_t>(start / 254);
+				peer.addr.gid[15] = static_cast<std::uint8_t>(100 + round);
+				peer.addr.endpoint = 1; // nobody's
+				const int added = control(node->endpoint.get(), IBRELK_IOC_PEER_ADD, &peer);
+
+				together.arrive_and_wait();
+				good += added == 0 &&
+					submit(Door::ioctl, node->endpoint.get(),
+						{send(peer.handle, &byte, 1, round)}) == 1;
+			});
+	}
+	KTAP_EQUAL(good.load(), many * rounds);
+	for (const auto &node : nodes)
+		for (unsigned round = 0; round < rounds; round++) {
+			const auto completion = node->ring.next();
+
+			KTAP_REQUIRE(completion);
+			KTAP_EQUAL(completion->status, -ECONNREFUSED);
+		}
 }
 
 KTAP_TEST(peer__handles)
