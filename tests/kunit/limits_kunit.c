@@ -502,20 +502,21 @@ static void answers_untaken(struct kunit *test)
 	world_check(test);
 }
 
+static const struct ibr_path_key unused_key = {
+	.local_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+	.remote_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
+	.mode = IBRELK_MODE_UC_RELIABLE,
+};
+
 /* A path that nobody came to use goes again; one that somebody knows stays. */
 static void paths_pruned(struct kunit *test)
 {
-	struct ibr_path_key key = {
-		.local_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
-		.remote_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
-		.mode = IBRELK_MODE_UC_RELIABLE,
-	};
 	u32 before;
 	struct ibr_path *path;
 
 	ibr_paths_prune(0);
 	before = ibr_paths_dump(NULL, 0);
-	path = ibr_path_get_key(&key, false);
+	path = ibr_path_get_key(&unused_key, false);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
 	ibr_paths_prune(0);
 	KUNIT_EXPECT_EQ(test, ibr_paths_dump(NULL, 0), before + 1);
@@ -562,17 +563,12 @@ static void paths_to_oneself_pruned(struct kunit *test)
 /* However many paths processes of this node have made, peers have theirs. */
 static void paths_of_peers(struct kunit *test)
 {
-	struct ibr_path_key key = {
-		.local_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
-		.remote_gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 99 },
-		.mode = IBRELK_MODE_UC_RELIABLE,
-	};
-	struct ibr_path_key peer = key;
+	struct ibr_path_key peer = unused_key;
 	u32 most = ibr_paths_asked_max;
 	struct ibr_path *path;
 
 	peer.local_gid[15] = 98;
-	path = ibr_path_get_key(&key, false);
+	path = ibr_path_get_key(&unused_key, false);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(path));
 	ibr_paths_asked_max = 1;
 	/* It gets as far as to be told that the address is nobody's. */
