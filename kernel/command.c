@@ -23,11 +23,18 @@
 #define FLAGS_KNOWN	(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_UNTAGGED | IBRELK_CMD_IMMEDIATE | \
 			 IBRELK_CMD_IOVEC | IBRELK_CMD_CLAIMED | FLAGS_LATER)
 
+/* What tells of puts. (A SEND, that has no ignore, cannot say so.) */
+static bool ibr_command_wants_notices(const struct ibrelk_command *command)
+{
+	return command->tag == IBRELK_TAG_WRITTEN && command->ignore == IBRELK_TAG_WRITTEN - 1;
+}
+
 static int ibr_command_check_message(const struct ibrelk_command *command)
 {
 	if (command->length > (command->flags & IBRELK_CMD_IOVEC ? IBRELK_IOVEC_MAX : IBR_MESSAGE_MAX))
 		return -EINVAL;
-	if ((command->flags & IBRELK_CMD_UNTAGGED) && (command->tag || command->ignore))
+	if ((command->flags & IBRELK_CMD_UNTAGGED) && (command->tag || command->ignore) &&
+	    !ibr_command_wants_notices(command))
 		return -EINVAL;
 	return 0;
 }
@@ -47,9 +54,13 @@ static int ibr_command_check_send(const struct ibrelk_command *command)
 
 static int ibr_command_check_remote(const struct ibrelk_command *command)
 {
-	if (command->flags & ~(IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC))
+	u16 known = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC;
+
+	if (command->opcode == IBRELK_OP_PUT)
+		known |= IBRELK_CMD_IMMEDIATE;
+	if (command->flags & ~known)
 		return -EINVAL;
-	if (command->level || command->tag || command->immediate)
+	if (command->level || command->tag)
 		return -EINVAL;
 	return ibr_command_check_send(command);
 }

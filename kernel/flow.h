@@ -193,6 +193,10 @@ struct ibr_outflow {
  * @fetch: ... the transfer by which a long one comes
  * @serves: of an answer: the flow by which it was asked for, with a reference; immutable
  * @asked: ... and by which handle; immutable
+ * @notice: of a put of which the peer's process is to be told: the message that tells it, until that is queued, when
+ *	the put is in its place
+ * @put: of that message: the put, with a reference. It is what completes
+ * @parts: of a put whose notice is queued: which of both are not over
  * @access: ... to the region that @umem is a part of
  * @status: what the user will be told, negative errno or 0
  * @umem: the user's memory, if there is no copy
@@ -249,6 +253,9 @@ struct ibr_send {
 	struct ibr_transfer *fetch;
 	struct ibr_inflow *serves;
 	u32 asked;
+	struct ibr_send *notice;
+	struct ibr_send *put;
+	atomic_t parts;
 	struct ibr_access access;
 	int status;
 	struct ibr_umem umem;
@@ -575,7 +582,7 @@ static inline bool ibr_send_asks(const struct ibr_send *send)
 
 void ibr_send_get(struct ibr_send *send);
 void ibr_send_put(struct ibr_send *send);
-/** ibr_send_complete() - tell the user, once. Context: any */
+/** ibr_send_complete() - tell the user, once; of a put and its notice, when both are over. Context: any */
 void ibr_send_complete(struct ibr_send *send, int status);
 /** ibr_send_answered() - a CTS has come, or nothing more will. Context: path->lock held */
 void ibr_send_answered(struct ibr_send *send);

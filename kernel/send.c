@@ -116,6 +116,38 @@ static int send_atomic(struct ibr_outflow *flow, struct ibr_send *send, const st
 	return ret;
 }
 
+/*
+ * What tells a peer's process of a put: a message, which is sent when the put is in its place. Its memory is there
+ * before the put goes, so that it does not fail for want of that here.
+ */
+static struct ibr_send *send_notice(const struct ibrelk_command *command, u64 length)
+{
+	struct ibr_send *notice = send_alloc(GFP_KERNEL_ACCOUNT);
+
+	if (!notice)
+		return NULL;
+	notice->opcode = IBRELK_OP_SEND;
+	notice->level = IBRELK_LEVEL_DELIVERED;
+	notice->wire_flags = WIRE_MSG_UNTAGGED | WIRE_MSG_IMMEDIATE;
+	notice->tag = IBRELK_TAG_WRITTEN | length;
+	notice->immediate = command->immediate;
+	notice->data = notice->frag.inline_payload;
+	return notice;
+}
+
+static struct ibr_send *send_alloc_for(const struct ibrelk_command *command, u64 length)
+{
+	struct ibr_send *send = send_alloc(GFP_KERNEL_ACCOUNT);
+
+	if (!send || command->opcode != IBRELK_OP_PUT || !(command->flags & IBRELK_CMD_IMMEDIATE))
+		return send;
+	send->notice = send_notice(command, length);
+	if (send->notice)
+		return send;
+	kmem_cache_free(send_cache, send);
+	return NULL;
+}
+
 struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_command *command)
 {
 	struct ibr_buffer buffer;
@@ -125,7 +157,7 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	ret = ibr_buffer_import(&buffer, command);
 	if (ret)
 		return ERR_PTR(ret);
-	send = send_alloc(GFP_KERNEL_ACCOUNT);
+	send = send_alloc_for(command, buffer.length);
 	if (!send) {
 		ibr_buffer_drop(&buffer);
 		return ERR_PTR(-ENOMEM);
@@ -144,11 +176,11 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 		send->immediate = command->remote_key;
 		send->level = IBRELK_LEVEL_MATCHED;
 		send->wire_flags |= WIRE_MSG_REMOTE;
+	} else if (command->flags & IBRELK_CMD_IMMEDIATE) {
+		send->wire_flags |= WIRE_MSG_IMMEDIATE;
 	}
 	if (command->flags & IBRELK_CMD_UNTAGGED)
 		send->wire_flags |= WIRE_MSG_UNTAGGED;
-	if (command->flags & IBRELK_CMD_IMMEDIATE)
-		send->wire_flags |= WIRE_MSG_IMMEDIATE;
 	if (send->opcode == IBRELK_OP_GET) {
 		ret = send_ask_for(flow, send, &buffer);
 		if (ret)
@@ -173,6 +205,8 @@ struct ibr_send *ibr_send_create(struct ibr_outflow *flow, const struct ibrelk_c
 	if (ret) {
 		if (send->data && send->data != send->frag.inline_payload)
 			kfree(send->data);
+		if (send->notice)
+			kmem_cache_free(send_cache, send->notice);
 		kmem_cache_free(send_cache, send);
 		return ERR_PTR(ret);
 	}
@@ -196,8 +230,12 @@ static void send_free(struct kref *ref)
 		atomic64_sub(send->length, &send->flow->endpoint->answer_bytes);
 	if (send->serves)
 		ibr_inflow_put(send->serves);
+	else if (send->put)
+		ibr_send_put(send->put);
 	else
 		ibr_endpoint_send_done(send->flow->endpoint);
+	if (send->notice)
+		kmem_cache_free(send_cache, send->notice);
 	ibr_outflow_put(send->flow);
 	if (copied)
 		kfree(send->data);
@@ -214,14 +252,11 @@ static void send_entry_release(struct ibr_ring_entry *entry)
 	ibr_send_put(container_of(entry, struct ibr_send, entry));
 }
 
-void ibr_send_complete(struct ibr_send *send, int status)
+static void send_tell(struct ibr_send *send, int status)
 {
 	struct ibrelk_completion *completion = &send->entry.completion;
 	struct ibr_endpoint *endpoint = send->flow->endpoint;
 
-	if (send->completed)
-		return;
-	send->completed = true;
 	if (!status && send->no_success)
 		return;
 	memset(completion, 0, sizeof(*completion));
@@ -238,6 +273,42 @@ void ibr_send_complete(struct ibr_send *send, int status)
 	send->entry.release = send_entry_release;
 	ibr_send_get(send);
 	ibr_ring_complete(endpoint->send_ring, &send->entry);
+}
+
+void ibr_send_complete(struct ibr_send *send, int status)
+{
+	struct ibr_send *whole = send->put ?: send;
+
+	if (send->completed)
+		return;
+	send->completed = true;
+	if (!atomic_read(&whole->parts)) {
+		send_tell(whole, status);
+		return;
+	}
+	/* Only the notice can fail now. Who is the last sees what the other one has left. */
+	if (status)
+		whole->status = status;
+	if (atomic_dec_and_test(&whole->parts))
+		send_tell(whole, whole->status);
+}
+
+/* A put is in its place: its notice may go, by the same life of the flow. Context: path->lock held. */
+static void send_notify(struct ibr_send *put)
+{
+	struct ibr_send *notice = put->notice;
+	struct ibr_outflow *flow = put->flow;
+
+	atomic64_inc(&flow->endpoint->tx_messages);
+	flow->path->counters.tx_messages++;
+	put->notice = NULL;
+	atomic_set(&put->parts, 2);
+	ibr_send_get(put);
+	notice->put = put;
+	kref_get(&flow->ref);
+	notice->flow = flow;
+	list_add_tail(&notice->link, &flow->queue);
+	ibr_outflow_wake(flow);
 }
 
 static void send_umem_released(struct ibr_umem *umem)
@@ -334,6 +405,8 @@ void ibr_send_retire(struct ibr_send *send, int status)
 	ibr_handle_remove(flow->path, &send->h);
 	if (send->serves)
 		send_served(send, status);
+	if (send->notice && !status)
+		send_notify(send);
 	if (!send->umem_busy)
 		send_finish(send);
 	/* If it was the one that kept those behind it waiting. */

@@ -72,7 +72,9 @@ int valid(const ibrelk_command &command)
 	// What the opcode uses: the rest is zero.
 	ibrelk_command used{};
 	bool claimed = command.opcode == IBRELK_OP_RECV && command.flags & IBRELK_CMD_CLAIMED;
-	bool untagged = command.flags & IBRELK_CMD_UNTAGGED;
+	// In the untagged space there are no tags, but for what tells of puts.
+	bool untagged = command.flags & IBRELK_CMD_UNTAGGED &&
+		!(command.tag == 1ull << 63 && command.ignore == (1ull << 63) - 1);
 	u64 length_max = command.flags & IBRELK_CMD_IOVEC ? 1024 : fuzz_message_max();
 
 	used.opcode = command.opcode;
@@ -95,6 +97,10 @@ int valid(const ibrelk_command &command)
 		if (command.peer == IBRELK_PEER_ANY || command.length > length_max)
 			return -EINVAL;
 		used.flags = IBRELK_CMD_NO_SUCCESS | IBRELK_CMD_IOVEC;
+		if (command.opcode == IBRELK_OP_PUT && command.flags & IBRELK_CMD_IMMEDIATE) {
+			used.flags |= IBRELK_CMD_IMMEDIATE;
+			used.immediate = command.immediate;
+		}
 		used.peer = command.peer;
 		used.addr = command.addr;
 		used.length = command.length;
@@ -376,6 +382,11 @@ ibrelk_command command_drawn(Input &input)
 		command.ignore = 1ull << input.byte() % 64;
 	if (members & 512)
 		command.immediate = 1ull << input.byte() % 64;
+	if (members & 2048) {
+		command.flags |= IBRELK_CMD_UNTAGGED;
+		command.tag = 1ull << 63;
+		command.ignore = command.tag - 1 - input.byte() % 2;
+	}
 	if (members & 1024) {
 		u8 which = input.byte();
 		u64 bit = 1ull << which % 32;

@@ -53,6 +53,7 @@ match-head | match | find\|oldest\|use-after | match.c | s/\t\tif \(next != link
 command-reserved | command | right | command.c | s/ \|\| command->reserved\)/)/
 command-multi | command | right | command.c | s/command->length > IBR_MULTI_MAX/command->length > IBR_MULTI_MAX + 1/
 command-claimed | command | right | command.c | s/\(command->peer \|\| command->ignore \|\| /(command->ignore || /
+command-notices | command | right | command.c | s/command->ignore == IBRELK_TAG_WRITTEN - 1/command->ignore/
 command-length | command | right | command.c | s/IBRELK_IOVEC_MAX : IBR_MESSAGE_MAX/IBRELK_IOVEC_MAX : IBR_MESSAGE_MAX + 1/
 command-pieces | command | right | command.c | s/\? IBRELK_IOVEC_MAX :/? IBRELK_IOVEC_MAX + 1 :/
 command-short | command | made up\|whole\|returned | command.c | s/got = bytes \/ sizeof\(chunk\[0\]\);/got = want;/

@@ -239,6 +239,210 @@ KTAP_TEST(remote__put_before_send)
 	}
 }
 
+namespace
+{
+
+// Who is told of a put sees it; who puts knows then that the other one has been told.
+void puts_tell(std::uint32_t mode, const std::vector<std::size_t> &lengths)
+{
+	Ends ends(64, mode);
+	const std::size_t room = 6 << 20;
+	Pages target(room);
+	Window window(ends, target.data(), room);
+	std::uint64_t number = ~0ull;
+
+	// It is another message than those without a tag.
+	Command other = recv(nullptr, 0, 0, 99);
+	other.flags = IBRELK_CMD_UNTAGGED;
+	KTAP_REQUIRE_EQUAL(ends.post(other), 1);
+	for (std::size_t bytes : lengths) {
+		for (bool quiet : {false, true}) {
+			const auto data = pattern(bytes, static_cast<std::uint32_t>(number));
+			auto command = put_and_tell(
+				ends.self, data.data(), bytes, target.data(), window.key, --number, 1);
+			bool told = false, done = quiet;
+
+			command.flags |= quiet ? IBRELK_CMD_NO_SUCCESS : 0;
+			std::memset(target.data(), 0xc3, bytes);
+			KTAP_REQUIRE_EQUAL(ends.post({notice(recv(nullptr, 0, 0, 2)), command}), 2);
+			while (!told || !done) {
+				auto completion = ends.ring.next();
+
+				KTAP_REQUIRE(completion.has_value());
+				if (completion->user_data == 1) {
+					KTAP_CHECK(!done);
+					done = true;
+					KTAP_EQUAL(completion->status, 0);
+					KTAP_EQUAL(completion->opcode, IBRELK_OP_PUT);
+					KTAP_EQUAL(completion->length, bytes);
+					continue;
+				}
+				KTAP_CHECK(!told);
+				told = true;
+				is_notice(*completion, 2, bytes, number);
+				KTAP_CHECK(std::memcmp(target.data(), data.data(), bytes) == 0);
+			}
+			expect_silence(ends.ring);
+		}
+	}
+	KTAP_REQUIRE_EQUAL(ends.post(cancel(99, 100)), 1);
+	expect(ends.ring, 99, -ECANCELED);
+	expect(ends.ring, 100, 0);
+}
+
+} // namespace
+
+KTAP_TEST(remote__put_tells)
+{
+	Node node;
+	const auto modes = query(node.device.get()).modes;
+	auto lengths = sizes(node);
+
+	lengths.push_back(0);
+	for (std::uint32_t mode = 1; mode < IBRELK_MODE_COUNT; mode++) {
+		if (!(modes & (1u << mode)))
+			continue;
+		ktap::note("mode " + std::to_string(mode));
+		puts_tell(mode,
+			mode == IBRELK_MODE_UC_RELIABLE ? lengths : std::vector<std::size_t>{0, 8, 100'000});
+	}
+}
+
+// What nobody waits for yet waits; it is told in the order of the puts.
+KTAP_TEST(remote__put_tells_later)
+{
+	constexpr std::uint64_t puts = 100, at_once = 30;
+	Ends ends(512);
+	Pages target(page_size());
+	Window window(ends, target.data(), page_size());
+	std::byte nowhere[8];
+	std::uint64_t told = 0;
+
+	for (std::uint64_t i = 0; i < puts; i++) {
+		KTAP_REQUIRE_EQUAL(
+			ends.post(put_and_tell(ends.self, &i, sizeof(i), target.data(), window.key, i)), 1);
+		expect(ends.ring, 1, 0);
+	}
+	KTAP_EQUAL(*reinterpret_cast<volatile std::uint64_t *>(target.data()), puts - 1);
+	while (told < puts) {
+		const auto more = std::min(at_once, puts - told);
+
+		KTAP_REQUIRE_EQUAL(ends.post(notice(recv_multi(nowhere, sizeof(nowhere), at_once, 0, 2))), 1);
+		for (std::uint64_t i = 0; i < more; i++) {
+			auto completion = ends.ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			is_notice(*completion, 2, sizeof(i), told++);
+		}
+		// The last one still waits for more.
+		if (more < at_once)
+			KTAP_REQUIRE_EQUAL(ends.post(cancel(2, 3)), 1);
+
+		auto released = ends.ring.next();
+
+		KTAP_REQUIRE(released.has_value());
+		KTAP_EQUAL(released->status, more < at_once ? -ECANCELED : 0);
+		KTAP_CHECK(released->flags & IBRELK_CQE_RELEASED);
+		KTAP_EQUAL(released->length, more);
+	}
+	expect(ends.ring, 3, 0);
+}
+
+// Of one that has failed, short or long, only who has tried is told.
+KTAP_TEST(remote__put_tells_nothing)
+{
+	Ends ends;
+	const std::size_t room = 1 << 20;
+	Pages target(room);
+	Window window(ends, target.data(), room);
+	const auto data = pattern(room, 3);
+
+	KTAP_REQUIRE_EQUAL(ends.post(notice(recv(nullptr, 0, 0, 2))), 1);
+	for (std::size_t bytes : {std::size_t{0}, std::size_t{9}, room}) {
+		KTAP_EQUAL(put_status(ends,
+				   put_and_tell(
+					   ends.self, data.data(), bytes, target.data(), window.key + 1, 5)),
+			-EACCES);
+		KTAP_EQUAL(put_status(ends,
+				   put_and_tell(
+					   ends.self, data.data(), bytes, target.data() - 1, window.key, 6)),
+			-EFAULT);
+	}
+	expect_silence(ends.ring);
+	// The way is as good as before.
+	KTAP_EQUAL(put_status(ends, put(ends.self, data.data(), 9, target.data(), window.key)), 0);
+	expect_silence(ends.ring);
+}
+
+// The peer's endpoint ends with some of them untold, and the sender's while it tells.
+KTAP_TEST(remote__put_tells_and_closes)
+{
+	for (int round = 0; round < 20; round++) {
+		auto target = std::make_unique<Node>();
+		auto node = std::make_unique<Node>();
+		Pages pages(1 << 20);
+		Window window(*target, pages.data(), pages.size());
+		const auto data = pattern(pages.size(), 2);
+		ibrelk_peer peer{};
+
+		peer.addr = target->address;
+		KTAP_REQUIRE_EQUAL(control(node->endpoint.get(), IBRELK_IOC_PEER_ADD, &peer), 0);
+		std::uint64_t number = 0;
+		for (std::size_t bytes : {std::size_t{9}, pages.size(), std::size_t{0}})
+			KTAP_EQUAL(submit(Door::ioctl, node->endpoint.get(),
+					   put_and_tell(peer.handle, data.data(), bytes, pages.data(),
+						   window.key, 7, number++)),
+				1);
+		if (round % 2 == 0) {
+			node.reset();
+			continue;
+		}
+		target.reset();
+		// Each is told once how it ended.
+		unsigned puts = 0;
+
+		while (puts != 7) {
+			auto completion = node->ring.next();
+
+			KTAP_REQUIRE(completion.has_value());
+			KTAP_EQUAL(puts & 1u << completion->user_data, 0u);
+			puts |= 1u << completion->user_data;
+		}
+		expect_silence(node->ring);
+	}
+
+	Ends ends;
+	Pages pages(page_size());
+	Window window(ends, pages.data(), page_size());
+
+	KTAP_EQUAL(put_status(ends, put(ends.self, pages.data(), 9, pages.data(), window.key)), 0);
+}
+
+DOOR_TEST(remote__notice_wrong)
+{
+	Node node;
+	const auto wrong = [&](Command command, const std::function<void(Command &)> &change) {
+		command = notice(command);
+		change(command);
+		KTAP_EQUAL(submit(door, node.endpoint.get(), command), -EINVAL);
+	};
+	std::byte nowhere[8];
+
+	for (const Command &receive : {recv(nowhere, 8, 0), recv_multi(nowhere, 8, 3, 0),
+		     look(IBRELK_OP_PROBE, 0), look(IBRELK_OP_CLAIM, 0)}) {
+		wrong(receive, [](auto &c) { c.tag++; });
+		wrong(receive, [](auto &c) { c.tag = 0; });
+		wrong(receive, [](auto &c) { c.ignore = 0; });
+		wrong(receive, [](auto &c) { c.ignore = ~0ull; });
+		wrong(receive, [](auto &c) { c.ignore--; });
+	}
+	// Nobody else says so.
+	wrong(send(node.self, nowhere, 8, 0), [](auto &) {});
+	wrong(send(node.self, nowhere, 8, 0), [](auto &c) { c.ignore = 0; });
+	KTAP_EQUAL(submit(door, node.endpoint.get(), notice(look(IBRELK_OP_PROBE, 0, 5))), 1);
+	expect(node.ring, 5, -ENOMSG);
+}
+
 KTAP_TEST(remote__put_wrong_place)
 {
 	Ends ends;
@@ -335,7 +539,7 @@ DOOR_TEST(remote__put_wrong)
 	wrong(-EINVAL, [](auto &c) { c.room = 1; });
 	wrong(-EINVAL, [](auto &c) { c.reserved = 1; });
 	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_UNTAGGED; });
-	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_IMMEDIATE; });
+	wrong(-EINVAL, [](auto &c) { c.opcode = IBRELK_OP_GET, c.flags = IBRELK_CMD_IMMEDIATE; });
 	wrong(-EINVAL, [](auto &c) { c.flags = IBRELK_CMD_CLAIMED; });
 	wrong(-EOPNOTSUPP, [](auto &c) { c.flags = IBRELK_CMD_REGION; });
 	for (unsigned bit = 6; bit < 16; bit++)

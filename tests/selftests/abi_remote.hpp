@@ -55,6 +55,37 @@ inline Command get(std::uint32_t peer, void *data, std::uint64_t bytes, const vo
 	return command;
 }
 
+// The same, and the peer's process is told.
+inline Command put_and_tell(std::uint32_t peer, const void *data, std::uint64_t bytes, const void *to,
+	std::uint64_t key, std::uint64_t immediate, std::uint64_t user_data = 1)
+{
+	Command command = put(peer, data, bytes, to, key, user_data);
+
+	command.flags = IBRELK_CMD_IMMEDIATE;
+	command.immediate = immediate;
+	return command;
+}
+
+// What takes that.
+inline Command notice(Command receive)
+{
+	receive.flags |= IBRELK_CMD_UNTAGGED;
+	receive.tag = IBRELK_TAG_WRITTEN;
+	receive.ignore = IBRELK_TAG_WRITTEN - 1;
+	return receive;
+}
+
+inline void is_notice(const ibrelk_completion &completion, std::uint64_t user_data, std::uint64_t bytes,
+	std::uint64_t immediate)
+{
+	KTAP_EQUAL(completion.user_data, user_data);
+	KTAP_EQUAL(completion.status, 0);
+	KTAP_EQUAL(completion.flags, IBRELK_CQE_UNTAGGED | IBRELK_CQE_IMMEDIATE);
+	KTAP_EQUAL(completion.length, 0u);
+	KTAP_EQUAL(completion.tag, IBRELK_TAG_WRITTEN | bytes);
+	KTAP_EQUAL(completion.immediate, immediate);
+}
+
 // Puts, and tells how it ended.
 inline int put_status(Ends &ends, const Command &command)
 {

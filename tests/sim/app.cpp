@@ -273,6 +273,7 @@ void Apps::open(u32 slot)
 	sim_alloc_calm--;
 	if (sim_config.puts)
 		open_window(life);
+	life.notice = sim_config.tells ? next_id_++ : 0;
 	sim_trace("endpoint %u of node %u opens, mode %u", life.slot, life.node, life.mode);
 	box_step(&life, sim_below(stream, 2000 * sim_config.app_us));
 }
@@ -359,6 +360,18 @@ void Apps::drain()
 	draining_ = true;
 }
 
+namespace
+{
+
+// The sender knows that it was delivered, so it has to come, unless the flow ends with something before it
+// missing.
+bool put_untold(const Put &put)
+{
+	return put.tells && !put.status && !put.told && put.target->open && model_gentle();
+}
+
+} // namespace
+
 bool Apps::done() const
 {
 	if (left_ || !draining_)
@@ -370,8 +383,8 @@ bool Apps::done() const
 			continue;
 		return false;
 	}
-	return std::all_of(
-		puts.begin(), puts.end(), [](const auto &put) { return put.second->status != pending; });
+	return std::all_of(puts.begin(), puts.end(),
+		[](const auto &put) { return put.second->status != pending && !put_untold(*put.second); });
 }
 
 u64 Apps::left() const
@@ -397,7 +410,7 @@ std::string Apps::stuck() const
 				std::to_string(send->to.slot) + ", status " + std::to_string(send->status) +
 				", tag " + std::to_string(send->tag) + (send->untagged ? " untagged" : "");
 	for (const auto &[id, put] : puts)
-		if (put->status == pending)
+		if (put->status == pending || put_untold(*put))
 			return "put " + std::to_string(id) + " of " + std::to_string(put->length) +
 				" bytes from endpoint " + std::to_string(put->from->slot) + " to " +
 				std::to_string(put->to.slot);
@@ -564,6 +577,12 @@ bool Apps::make_put(Life &life, ibrelk_command &command)
 	if (put->get)
 		std::memset(put->buffer.get(), guard_byte, put->length);
 	put->opcode = atomic ? IBRELK_OP_ATOMIC : put->get ? IBRELK_OP_GET : IBRELK_OP_PUT;
+	put->tells = put->opcode == IBRELK_OP_PUT && sim_config.recvs_max > 16 && sim_config.tells &&
+		sim_chance(stream, sim_config.tells);
+	if (put->tells) {
+		command.flags |= IBRELK_CMD_IMMEDIATE;
+		command.immediate = put->id;
+	}
 	command.opcode = put->opcode;
 	command.peer = peer->handle;
 	command.user_data = put->id;
@@ -851,7 +870,7 @@ bool Apps::make_room(Life &life, ibrelk_command &command)
 	const u64 want = sim_config.recvs_max < 16 ? 1 : 4;
 	u64 catching[2] = {};
 
-	u64 posted = 0;
+	u64 posted = life.listens;
 	for (const auto *receive : life.posted) {
 		catching[receive->untagged] += receive->catch_all;
 		posted += 1 + receive->messages;
@@ -946,6 +965,8 @@ void Apps::step(Life &life)
 	bool busy = false;
 	if (draining_ || !sim_chance(stream, sim_config.ring_lazy))
 		busy = reap(life);
+	if (sim_config.tells && sim_config.recvs_max > 16 && !life.listens)
+		listen(life);
 	busy |= submit(life);
 	life.idle = busy ? 0 : life.idle + 1;
 	u64 most = 2000 * sim_config.app_us * (draining_ ? 1 : life.slow);
@@ -1019,6 +1040,10 @@ void Apps::judge(Life &life, const ibrelk_completion &completion)
 		put_over(*it->second, completion);
 		return;
 	}
+	if (life.notice && completion.user_data == life.notice) {
+		told(life, completion);
+		return;
+	}
 	const auto it = cancels.find(completion.user_data);
 	if (it == cancels.end() || it->second->at != &life || completion.opcode != IBRELK_OP_CANCEL)
 		sim_fail("completion", "a completion of what was never submitted: %llu",
@@ -1029,6 +1054,47 @@ void Apps::judge(Life &life, const ibrelk_completion &completion)
 		(completion.status && completion.status != -ENOENT))
 		sim_fail("completion", "a cancellation of %llu receives with status %d",
 			static_cast<u64>(completion.length), completion.status);
+}
+
+void Apps::listen(Life &life)
+{
+	ibrelk_command command{};
+
+	command.opcode = IBRELK_OP_RECV;
+	command.flags = IBRELK_CMD_UNTAGGED;
+	command.peer = IBRELK_PEER_ANY;
+	command.user_data = life.notice;
+	command.tag = IBRELK_TAG_WRITTEN;
+	command.ignore = IBRELK_TAG_WRITTEN - 1;
+	life.listens = sim_submit(life.endpoint, &command, 1) == 1;
+}
+
+// A peer says that one of its puts is in its place.
+void Apps::told(Life &life, const ibrelk_completion &completion)
+{
+	if (!life.listens)
+		sim_fail("completion", "endpoint %u is told of a put twice", life.slot);
+	life.listens = false;
+	if (completion.status == -ECANCELED && !life.open)
+		return;
+	// A notice that goes by RTS may be given up like any other message.
+	if (completion.status) {
+		if (model_gentle())
+			sim_fail("status", "endpoint %u is told of a put with status %d", life.slot,
+				completion.status);
+		return;
+	}
+	const auto it = puts.find(completion.immediate);
+	if (it == puts.end())
+		sim_fail("completion", "endpoint %u is told of put %llu, that was none", life.slot,
+			static_cast<u64>(completion.immediate));
+	Put &put = *it->second;
+	if (!put.tells || put.target != &life || put.wrong || put.told++ || completion.length ||
+		completion.tag != (IBRELK_TAG_WRITTEN | put.length))
+		sim_fail("completion", "endpoint %u is told wrong of put %llu", life.slot, put.id);
+	// When the sender knows, too, it is wiped out.
+	if (put.status == pending && content_check(put.place, put.id, put.length) < put.length)
+		sim_fail("bytes", "put %llu is told of before it is there", put.id);
 }
 
 void Apps::put_over(Put &put, const ibrelk_completion &completion)

@@ -172,6 +172,8 @@ struct Put {
 	int wrong = 0; // with what it has to fail
 	int status = pending;
 	u32 completions = 0;
+	bool tells = false; // the target of it
+	u32 told = 0;
 	Buffer buffer;
 	u8 *place = nullptr; // with guards around it
 };
@@ -203,6 +205,8 @@ struct Life {
 	Buffer window;
 	u64 window_used = 0, key = 0;
 	int region = -1;
+	u64 notice = 0;       // the receive of what tells of puts
+	bool listens = false; // it is posted
 	std::vector<Receive *> posted;
 	std::vector<Receive *> claims; // neither received nor discarded
 	u64 receives = 0;
@@ -253,6 +257,8 @@ private:
 	bool reap(Life &life);
 	void judge(Life &life, const ibrelk_completion &completion);
 	static void put_over(Put &put, const ibrelk_completion &completion);
+	static void listen(Life &life);
+	void told(Life &life, const ibrelk_completion &completion);
 	static void atomic_over(Put &put);
 	void sent(Life &life, Send &send, const ibrelk_completion &completion);
 	void received(Life &life, Receive &receive, const ibrelk_completion &completion);

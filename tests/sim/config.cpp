@@ -273,6 +273,11 @@ void draw_puts(struct sim_config &c)
 	c.puts = maybe(25) ? pick({20'000, 100'000, 300'000}) : 0;
 }
 
+void draw_notices(struct sim_config &c)
+{
+	c.tells = c.puts ? pick({0, 300'000, 1'000'000}) : 0;
+}
+
 } // namespace
 
 struct sim_config config_usual()
@@ -318,6 +323,7 @@ struct sim_config config_draw(u64 seed)
 	draw_finality(c, calm);
 	draw_stuck(c, calm);
 	draw_coalescing(c);
+	draw_notices(c);
 	return c;
 }
 

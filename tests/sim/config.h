@@ -64,6 +64,7 @@ enum { SIM_FABRIC_ETHERNET, SIM_FABRIC_SOFTWARE, SIM_FABRIC_IB };
 	X(regions, "module parameter", 128)                                                                   \
 	X(linger_ms, "module parameter", 30000)                                                               \
 	X(puts, "of what is submitted, puts, ppm", 0)                                                         \
+	X(tells, "of the puts, those of which the other end is told, ppm", 0)                                 \
 	/* the wire */                                                                                        \
 	X(fabric, "0 Ethernet, 1 Ethernet by software, 2 InfiniBand", 0)                                      \
 	X(mtu, "bytes of a packet", 4096)                                                                     \

@@ -113,6 +113,8 @@ write-lost | progress | modes=32 size_max=70000 zero_copy_min=1 loss=50000 resta
 put-anywhere | WARN | puts=300000 | region.c | s/\t\treturn -EFAULT;\n\tif \(!ibr_pins_share/\t\treturn 0;\n\tif (!ibr_pins_share/
 put-any-key | status | puts=300000 | region.c | s/region->key != key \|\| //
 get-not-read | bytes | puts=300000 | region.c | s/\telse if \(length\)\n\t\tibr_umem_copy_from/\telse if (false)\n\t\tibr_umem_copy_from/
+notice-of-failure | completion | puts=300000 tells=1000000 | send.c | s/if \(send->notice && !status\)/if (send->notice)/
+notice-halves | completion\|fence | puts=300000 tells=1000000 | send.c | s/atomic_set\(&put->parts, 2\)/atomic_set(\&put->parts, 1)/
 get-copies | bound | puts=900000 unexpected_kib=64 nodes=2 endpoints=1 messages=600 batch=64 size_max=8000 delay_ns=3000000 | send.c | s/ <= endpoint->unexpected_max\) \{/ <= ~0ull) {/
 get-never-told | progress\|completion | puts=300000 | message.c | s/\tif \(error \|\| !answers\)\n\t\tibr_transfer_refuse\(flow, message, error\);\n//
 get-header-kept | credit | puts=300000 | send.c | s/\tibr_inflow_return_header\(flow\);\n\}\n\nvoid ibr_send_retire/}\n\nvoid ibr_send_retire/

@@ -321,8 +321,12 @@ static inline struct ibrelk_command ibrelk_command_send(
  *
  * It completes when all of it is there, with 0, or with an error of a send, or with -EACCES (no such key, or
  * the region has ended), -EFAULT (not all of it in the region, or not mapped any more, there or here). The
- * peer gets no completion: to tell it, send a message when the put is complete. (What is sent before that may
- * be received before it is in its place, if it is longer than ibrelk_query.eager_max, or has no credit.)
+ * peer gets no completion, unless IBRELK_CMD_IMMEDIATE and .immediate are set: then a message of no bytes is
+ * sent there, with that value, when the put is in its place, and the put completes when it has been delivered,
+ * too. A receive that takes such messages has IBRELK_CMD_UNTAGGED, tag IBRELK_TAG_WRITTEN, and ignores all lower
+ * bits; these tell, in the completion, how long the put was. (Any other message that is sent before the put is
+ * complete may be received before it is in its place, if it is longer than ibrelk_query.eager_max, or has no
+ * credit.)
  */
 static inline struct ibrelk_command ibrelk_command_put(uint32_t peer, const void *buffer, uint64_t bytes,
 	uint64_t address, uint64_t key, uint64_t user_data) IBRELK_NOEXCEPT

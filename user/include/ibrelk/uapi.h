@@ -478,7 +478,9 @@ struct ibrelk_peer {
  * @IBRELK_OP_PUT: write the buffer to .remote_addr of the peer's process, into a region of it that has .remote_key.
  *	Completes in the send ring when it is there, seen by whoever looks, or was refused: -EACCES (no such key),
  *	-EFAULT (not in the region, or not mapped any more). The peer's process has no part in it, and gets no
- *	completion. Puts and sends to the same endpoint go in order, but one that goes by rendezvous (a long one, or for
+ *	completion, but with IBRELK_CMD_IMMEDIATE a message when it is there: of no bytes, in the untagged space, with
+ *	.immediate and a tag of IBRELK_TAG_WRITTEN and the put's length. Then it completes when that has been delivered,
+ *	too. Puts and sends to the same endpoint go in order, but one that goes by rendezvous (a long one, or for
  *	want of credit) may be passed by later ones until it is complete
  * @IBRELK_OP_GET: read .remote_addr of the peer's process, of a region of it that has .remote_key, into the buffer.
  *	Completes in the send ring when the buffer is full, or with the errors of a PUT. It takes its turn after what
@@ -573,11 +575,17 @@ enum ibrelk_level {
 };
 
 #define IBRELK_CMD_NO_SUCCESS	(1u << 0)	/* no completion unless it fails */
-#define IBRELK_CMD_UNTAGGED	(1u << 1)	/* the untagged match space; tag and ignore must be 0 */
-#define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message */
+#define IBRELK_CMD_UNTAGGED	(1u << 1)	/* the untagged match space; tag and ignore must be 0, but see IBRELK_TAG_WRITTEN */
+#define IBRELK_CMD_IMMEDIATE	(1u << 2)	/* .immediate travels with the message; PUT: the peer's process is told */
 #define IBRELK_CMD_IOVEC	(1u << 3)	/* SEND, RECV, PUT, GET: .addr is an array of .length struct ibrelk_iovec */
 #define IBRELK_CMD_REGION	(1u << 4)	/* reserved: .addr is an offset in region .region */
 #define IBRELK_CMD_CLAIMED	(1u << 5)	/* RECV: .tag is a claim: the message of that */
+
+/*
+ * With IBRELK_CMD_UNTAGGED: tag of a receive, probe or claim, whose .ignore has to be all lower bits, for messages that
+ * tell of puts; the lower bits of the completion's tag are the put's length, bytes.
+ */
+#define IBRELK_TAG_WRITTEN	(1ull << 63)
 
 /**
  * struct ibrelk_iovec - one piece of a buffer that is in several
@@ -597,7 +605,8 @@ struct ibrelk_iovec {
  * struct ibrelk_command - one command
  * @opcode: enum ibrelk_opcode
  * @level: SEND: enum ibrelk_level; else 0
- * @flags: IBRELK_CMD_*; PUT, GET: only IBRELK_CMD_NO_SUCCESS and IBRELK_CMD_IOVEC; ATOMIC: only the former
+ * @flags: IBRELK_CMD_*; PUT: only IBRELK_CMD_NO_SUCCESS, IBRELK_CMD_IOVEC and IBRELK_CMD_IMMEDIATE; GET: only the first
+ *	two; ATOMIC: only the first
  * @peer: SEND, PUT, GET, ATOMIC: destination handle; RECV, RECV_MULTI, PROBE, CLAIM: source handle or IBRELK_PEER_ANY, but zero
  *	with IBRELK_CMD_CLAIMED
  * @user_data: comes back in the completion
@@ -607,7 +616,7 @@ struct ibrelk_iovec {
  *	claim; ATOMIC: address of a buffer for what was there, as long as the operands; zero: it is not wanted
  * @ignore: RECV, RECV_MULTI, PROBE, CLAIM: bits of @tag that need not match; ATOMIC: address of the second operands, of
  *	those that compare, and IBRELK_ATOMIC_MSWAP
- * @immediate: SEND: with IBRELK_CMD_IMMEDIATE
+ * @immediate: SEND, PUT: with IBRELK_CMD_IMMEDIATE
  * @region: zero (reserved for region objects)
  * @messages: RECV_MULTI: most messages that it takes, at least 1; ATOMIC: IBRELK_ATOMIC()
  * @remote_addr: PUT, GET, ATOMIC: address in the peer's process; ATOMIC: a multiple of an element's size
