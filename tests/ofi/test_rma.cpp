@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -412,9 +413,9 @@ TEST_F(Rma, by_description)
 		for (const std::uint64_t flag : {FI_FENCE, FI_COMMIT_COMPLETE})
 			EXPECT_EQ(message(writes, {whole}, {{place(0), 500, key}}, flag, nullptr),
 				-FI_EBADFLAGS);
-		EXPECT_EQ(message(writes, {whole}, {{place(0), 500, key}}, FI_REMOTE_CQ_DATA, nullptr),
-			writes ? -FI_EOPNOTSUPP : -FI_EBADFLAGS);
 	}
+	EXPECT_EQ(message(false, {{back.data(), 500}}, {{place(0), 500, key}}, FI_REMOTE_CQ_DATA, nullptr),
+		-FI_EBADFLAGS);
 	EXPECT_EQ(message(false, {{back.data(), 500}}, {{place(0), 500, key}}, FI_INJECT, nullptr),
 		-FI_EBADFLAGS);
 	EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
@@ -450,14 +451,93 @@ TEST_F(Rma, injected)
 	EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
 }
 
-TEST_F(Rma, has_no_data)
+// The other one is told of it when it is there, whatever he receives otherwise.
+TEST_F(Rma, with_data)
 {
+	constexpr std::uint64_t data = 0xfedcba9876543210;
 	char byte = 0;
+	int writing = 0;
+	int receiving = 0;
+	unsigned seed = 0;
 
-	EXPECT_EQ(fi_writedata(pair.a.ep.get(), &byte, 1, nullptr, 1, pair.to_b, place(0), key, nullptr),
-		-FI_EOPNOTSUPP);
-	EXPECT_EQ(
-		fi_inject_writedata(pair.a.ep.get(), &byte, 1, 1, pair.to_b, place(0), key), -FI_EOPNOTSUPP);
+	Side::post([&] { return fi_recv(pair.b.ep.get(), &byte, 1, nullptr, FI_ADDR_UNSPEC, &receiving); });
+	for (const std::size_t bytes : lengths) {
+		const auto sent = pattern(bytes, ++seed);
+		const auto told = [&](std::uint64_t expected) {
+			const Told event = pair.b.next();
+
+			EXPECT_EQ(event.entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+			EXPECT_EQ(event.entry.data, expected);
+			EXPECT_EQ(event.entry.len, bytes);
+			EXPECT_EQ(event.entry.op_context, nullptr);
+			EXPECT_EQ(event.entry.buf, nullptr);
+			EXPECT_EQ(event.entry.tag, 0U);
+			EXPECT_EQ(event.source, pair.to_a);
+			EXPECT_TRUE(std::equal(sent.begin(), sent.end(), memory.begin() + 77));
+			std::fill(memory.begin(), memory.end(), 0xee);
+		};
+
+		SCOPED_TRACE(bytes);
+		Side::post([&] {
+			return fi_writedata(pair.a.ep.get(), sent.data(), bytes, nullptr, data + bytes,
+				pair.to_b, place(77), key, &writing);
+		});
+		told(data + bytes);
+		EXPECT_EQ(pair.a.done(&writing).flags, FI_RMA | FI_WRITE);
+
+		auto piece = sent;
+		const iovec whole{piece.data(), bytes};
+		const fi_rma_iov to{place(77), bytes, key};
+		const fi_msg_rma described{.msg_iov = &whole,
+			.desc = nullptr,
+			.iov_count = 1,
+			.addr = pair.to_b,
+			.rma_iov = &to,
+			.rma_iov_count = 1,
+			.context = &writing,
+			.data = data};
+
+		Side::post([&] { return fi_writemsg(pair.a.ep.get(), &described, FI_REMOTE_CQ_DATA); });
+		told(data);
+		EXPECT_EQ(pair.a.done(&writing).flags, FI_RMA | FI_WRITE);
+		if (bytes > pair.a.info->tx_attr->inject_size)
+			continue;
+		Side::post([&] {
+			return fi_inject_writedata(
+				pair.a.ep.get(), sent.data(), bytes, 0, pair.to_b, place(77), key);
+		});
+		told(0);
+	}
+	EXPECT_EQ(pair.a.look().result, -FI_EAGAIN);
+	EXPECT_EQ(pair.b.look().result, -FI_EAGAIN);
+	Side::post([&] { return fi_inject(pair.a.ep.get(), "m", 1, pair.to_b); });
+	pair.b.done(&receiving);
+	EXPECT_EQ(byte, 'm');
+}
+
+// Nobody who is told looks for a while; and of what has failed he is not told.
+TEST_F(Rma, with_data_of_many)
+{
+	constexpr std::uint64_t count = 1000;
+	int context = 0;
+
+	for (std::uint64_t i = 0; i < count; i++) {
+		Side::post([&] {
+			return fi_writedata(pair.a.ep.get(), &i, sizeof(i), nullptr, i, pair.to_b, place(0),
+				key + i % 2, &context);
+		});
+		if (i % 2)
+			EXPECT_EQ(pair.a.failed(&context, FI_EACCES).flags, FI_RMA | FI_WRITE);
+		else
+			pair.a.done(&context);
+	}
+	for (std::uint64_t i = 0; i < count; i += 2) {
+		const Told event = pair.b.next();
+
+		EXPECT_EQ(event.entry.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+		EXPECT_EQ(event.entry.data, i);
+	}
+	EXPECT_EQ(pair.b.look().result, -FI_EAGAIN);
 }
 
 // Short and long ones fail alike, and say why; the memory is as before.
@@ -704,6 +784,126 @@ TEST_F(Rma, of_many_at_once)
 	}
 	EXPECT_TRUE(std::equal(sent.begin(), sent.end(), memory.begin()));
 	EXPECT_EQ(back, sent);
+}
+
+class SleepingRma : public Rma
+{
+protected:
+	static Wish wish()
+	{
+		Wish all = remote_wish();
+
+		all.wait = FI_WAIT_FD;
+		return all;
+	}
+	SleepingRma() : Rma(wish())
+	{
+	}
+};
+
+// Who sleeps is woken by each, as many as there are, by either way to sleep.
+TEST_F(SleepingRma, with_data)
+{
+	constexpr std::uint64_t count = 200;
+	std::atomic<std::uint64_t> told = 0;
+	std::atomic<bool> gone = false;
+	int descriptor = -1;
+
+	ASSERT_EQ(fi_control(&pair.b.cq->fid, FI_GETWAIT, &descriptor), 0);
+
+	std::thread reader([&] {
+		const auto until = std::chrono::steady_clock::now() + patience;
+		const auto leave = [](std::atomic<bool> *left) {
+			*left = true;
+		};
+		const std::unique_ptr<std::atomic<bool>, decltype(leave)> leaving(&gone, leave);
+		fid *queue = &pair.b.cq->fid;
+
+		while (told < count && std::chrono::steady_clock::now() < until) {
+			fi_cq_tagged_entry entry{};
+			ssize_t result = 0;
+
+			if (told % 2) {
+				result = fi_cq_sread(pair.b.cq.get(), &entry, 1, nullptr, 60000);
+			} else {
+				pollfd waiting{descriptor, POLLIN, 0};
+
+				if (fi_trywait(pair.b.fabric.get(), &queue, 1) == 0)
+					poll(&waiting, 1, 60000);
+				result = fi_cq_read(pair.b.cq.get(), &entry, 1);
+			}
+			if (result == -FI_EAGAIN)
+				continue;
+			ASSERT_EQ(result, 1);
+			EXPECT_EQ(entry.data, told);
+			told++;
+		}
+	});
+	int context = 0;
+
+	for (std::uint64_t i = 0; i < count; i++) {
+		// The reader is to sleep, or to be about to.
+		while (told < i && !gone)
+			std::this_thread::yield();
+		if (told < i)
+			break;
+		Side::post([&] {
+			return fi_writedata(pair.a.ep.get(), &i, sizeof(i), nullptr, i, pair.to_b, place(0),
+				key, &context);
+		});
+		pair.a.done(&context);
+	}
+	reader.join();
+	EXPECT_EQ(told, count);
+}
+
+// Both are told in one queue, of which one is closed meanwhile.
+TEST_F(Rma, with_data_of_one_that_closes)
+{
+	Side side(remote_wish());
+	const fi_addr_t self = side.add(side);
+	const auto region_of_side = side.share(memory.data(), memory.size());
+	const std::uint64_t key_of_side = fi_mr_key(region_of_side.get());
+	int context = 0;
+
+	for (int round = 0; round < 3; round++) {
+		Owned<fid_ep> other;
+		std::array<unsigned char, 64> name{};
+		std::size_t length = name.size();
+		fi_addr_t to_other = FI_ADDR_NOTAVAIL;
+
+		open(other, [&](auto **e) {
+			return fi_endpoint(side.domain.get(), side.info.get(), e, nullptr);
+		});
+		ASSERT_EQ(fi_ep_bind(other.get(), &side.av->fid, 0), 0);
+		ASSERT_EQ(fi_ep_bind(other.get(), &side.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+		ASSERT_EQ(fi_enable(other.get()), 0);
+		ASSERT_EQ(fi_getname(&other->fid, name.data(), &length), 0);
+		ASSERT_EQ(fi_av_insert(side.av.get(), name.data(), 1, &to_other, 0, nullptr), 1);
+		for (std::uint64_t i = 0; i < 80; i++) {
+			int seen = 0;
+
+			Side::post([&] {
+				return fi_writedata(side.ep.get(), &i, sizeof(i), nullptr, i,
+					i % 2 ? self : to_other, place(0), key_of_side, &context);
+			});
+			// Two entries: that it is written, and that he is told.
+			for (int entry = 0; entry < 2; entry++) {
+				const Told event = side.next();
+
+				ASSERT_EQ(event.result, 1);
+				seen |= event.entry.flags == (FI_RMA | FI_WRITE) ? 1 : 0;
+				seen |= event.entry.flags == (FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA) &&
+						event.entry.data == i
+					? 2
+					: 0;
+			}
+			EXPECT_EQ(seen, 3);
+		}
+	}
+	EXPECT_EQ(side.look().result, -FI_EAGAIN);
+	// There is nothing that could be cancelled.
+	EXPECT_EQ(fi_cancel(&side.ep->fid, nullptr), -FI_ENOENT);
 }
 
 // ---- who is told ------------------------------------------------------------------------------------------

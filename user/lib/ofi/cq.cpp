@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "cntr.hpp"
 #include "ep.hpp"
@@ -148,12 +149,28 @@ void CompletionQueue::attach(Endpoint &endpoint)
 	endpoints_.push_back(&endpoint);
 }
 
+bool CompletionQueue::await_notices(Endpoint &endpoint)
+{
+	Operation *notices = operations_.take(
+		{.endpoint = &endpoint, .flags = FI_RMA | FI_REMOTE_WRITE, .kind = Operation::Kind::notices});
+
+	if (!notices)
+		return false;
+
+	const std::lock_guard guard(lock_);
+
+	notices->next = std::exchange(unposted_, notices);
+	post_notices();
+	return true;
+}
+
 void CompletionQueue::detach(Endpoint &endpoint)
 {
 	const std::lock_guard guard(lock_);
 
 	std::erase(endpoints_, &endpoint);
 	operations_.orphan(endpoint);
+	post_notices();
 }
 
 Endpoint *CompletionQueue::endpoint(std::uint32_t number) const
@@ -236,8 +253,52 @@ void CompletionQueue::claimed(const Completion &completion, Operation &operation
 		Endpoint::set_claim(operation.context, completion);
 }
 
+// What finds no room is tried again with the next look at the ring.
+void CompletionQueue::post_notices() noexcept
+{
+	Operation *next = std::exchange(unposted_, nullptr);
+
+	while (Operation *notices = next) {
+		next = notices->next;
+
+		const ssize_t error = notices->endpoint
+			? notices->endpoint->post_notices(notices->user_data())
+			: -FI_ECANCELED;
+
+		if (error == -FI_EAGAIN)
+			notices->next = std::exchange(unposted_, notices);
+		else if (error)
+			operations_.give_back(*notices);
+	}
+}
+
+// Of a write with data to this endpoint, which nobody here has posted anything for.
+void CompletionQueue::handle_notice(const Completion &completion, Operation &notices)
+{
+	Entry entry;
+
+	if (!notices.endpoint || completion.status != 0) {
+		if (completion.flags & IBRELK_CQE_RELEASED)
+			operations_.give_back(notices);
+		return;
+	}
+	if (completion.flags & IBRELK_CQE_RELEASED) {
+		notices.next = std::exchange(unposted_, &notices);
+		return;
+	}
+	describe(completion, notices, entry);
+	entry.length = completion.tag & (IBRELK_TAG_WRITTEN - 1);
+	entry.tag = 0;
+	push(entry);
+}
+
 void CompletionQueue::handle_operation(const Completion &completion, Operation &operation)
 {
+	if (operation.kind == Operation::Kind::notices) {
+		handle_notice(completion, operation);
+		return;
+	}
+
 	const bool released = completion.flags & IBRELK_CQE_RELEASED;
 	const bool over = !operation.multi_receive || released;
 
@@ -316,9 +377,12 @@ bool CompletionQueue::collect(std::size_t most)
 	return waiting_ > 0;
 }
 
-// Who sleeps on the ring would not see what was taken from it, and is left here.
+// Who sleeps on the ring would not see what was taken from it, and is left here, nor what is not posted.
 void CompletionQueue::settle() noexcept
 {
+	// While what is here is not read, more of them wait in the kernel, and then at who writes.
+	if (unposted_ && !full())
+		post_notices();
 	if (told_ == (waiting_ > 0))
 		return;
 	told_ = !told_;
@@ -365,7 +429,8 @@ bool CompletionQueue::has_something()
 
 	collect(1);
 	settle();
-	return waiting_ > 0;
+	// Nobody must sleep whom nothing would wake: while there is no room for notices, he looks again.
+	return waiting_ > 0 || unposted_;
 }
 
 void CompletionQueue::give_back(Operation &operation)
@@ -458,8 +523,10 @@ ssize_t CompletionQueue::take(void *buffer, std::size_t count, fi_addr_t *source
 	const std::lock_guard guard(lock_);
 	std::size_t taken = 0;
 
-	if (!collect(std::max<std::size_t>(count, 1)))
+	if (!collect(std::max<std::size_t>(count, 1))) {
+		settle();
 		return -FI_EAGAIN;
+	}
 	if (front().error) {
 		settle();
 		return -FI_EAVAIL;
@@ -514,10 +581,10 @@ ssize_t CompletionQueue::wait_and_take(
 
 			// An error is reported at once.
 			enough = collect(wanted) && (waiting_ >= wanted || front().error);
-			some = waiting_ > 0;
 			// Else they are taken at once.
 			if (!enough)
 				settle();
+			some = waiting_ > 0 || unposted_;
 		}
 		if (enough || deadline.over()) {
 			const ssize_t taken = take(buffer, count, sources);
@@ -532,7 +599,7 @@ ssize_t CompletionQueue::wait_and_take(
 			{{signalled_.fd(), POLLIN, 0}, {ring_.fd(), POLLIN, 0}, {queued_.fd(), POLLIN, 0}}};
 
 		// While there are some but not enough, queued_ is no news, and others' progress is noticed
-		// late.
+		// late. What is not posted is to be tried again.
 		const bool slept = some ? sleep_on(std::span(descriptors).first(2),
 						  Deadline(shared_wait_ms).earlier(deadline))
 					: sleep_on(descriptors, deadline);

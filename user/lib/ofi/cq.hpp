@@ -55,6 +55,9 @@ public:
 
 	/// Cancels a receive. 0, -FI_ENOENT (no receive has that context), -FI_EAGAIN, or another error.
 	int cancel(Endpoint &endpoint, const void *context);
+	/// Has others' writes with data to this endpoint, which is enabled, told here: false if there is no
+	/// memory.
+	bool await_notices(Endpoint &endpoint);
 	/// An operation that the kernel has not accepted.
 	void give_back(Operation &operation);
 	/// Takes what is in the ring, as far as there is room for what is to be read.
@@ -99,6 +102,8 @@ private:
 	void handle_unreported(const Completion &completion);
 	void handle_operation(const Completion &completion, Operation &operation);
 	void describe(const Completion &completion, const Operation &operation, Entry &entry) const;
+	void handle_notice(const Completion &completion, Operation &notices);
+	void post_notices() noexcept;
 	void claimed(const Completion &completion, Operation &operation);
 	void push(const Entry &entry);
 	void pop();
@@ -149,6 +154,7 @@ private:
 	bool told_ = false; // queued_ is set
 	std::uint64_t cancels_ = 0;
 	std::vector<Endpoint *> endpoints_;
+	Operation *unposted_ = nullptr; // notices, for which there was no room, by their next
 };
 
 } // namespace ibrelk::ofi

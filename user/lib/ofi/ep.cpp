@@ -26,6 +26,10 @@ constexpr std::uint64_t multi_messages_max = 256;
 constexpr std::uint64_t multi_message_bytes_min = 8;
 constexpr std::uint64_t multi_message_bytes_max = 64;
 
+// Writes with data of which others may have told before the queue is read: the kernel keeps a completion for
+// each. More of them wait like messages that nobody has posted a receive for.
+constexpr std::uint32_t notices_max = 32;
+
 // The strictest that is asked for.
 std::uint8_t level_of(std::uint64_t flags) noexcept
 {
@@ -417,13 +421,29 @@ int Endpoint::enable()
 			ibrelk_error_text(IBRELK_CALL_ENDPOINT_CREATE, made.error()));
 		return -made.error();
 	}
+	kernel_.emplace(std::move(*made));
+	if ((caps_ & FI_REMOTE_WRITE) && !rx_.queue->await_notices(*this)) {
+		kernel_.reset();
+		return -FI_ENOMEM;
+	}
 	close_tx.dismiss();
 	close_rx.dismiss();
-	kernel_.emplace(std::move(*made));
 	local_ = kernel_->address().raw();
 	FI_INFO(&provider, FI_LOG_EP_CTRL, "endpoint at %s\n", text_of(kernel_->address()).data());
 	number_.store(local_.endpoint, std::memory_order_release);
 	return 0;
+}
+
+// A multi-receive of messages without bytes, that wants a buffer all the same.
+ssize_t Endpoint::post_notices(std::uint64_t user_data) noexcept
+{
+	static std::byte nowhere[8];
+	Command command = ibrelk_command_recv_multi(any_peer, nowhere, sizeof(nowhere),
+		std::min(notices_max, domain_.query().recvs_max - 1), IBRELK_TAG_WRITTEN,
+		IBRELK_TAG_WRITTEN - 1, user_data);
+
+	command.flags |= IBRELK_CMD_UNTAGGED;
+	return submit(command);
 }
 
 int Endpoint::control(Fid *any, int command, void *argument)
@@ -815,12 +835,13 @@ ssize_t Endpoint::write(const Message &message)
 		return -FI_EOPBADSTATE;
 	if (!(caps_ & FI_WRITE))
 		return -FI_EOPNOTSUPP;
-	// As fi_writedata().
-	if (message.flags & FI_REMOTE_CQ_DATA)
-		return -FI_EOPNOTSUPP;
-	if (message.flags & ~write_flags)
+	if (message.flags & ~(write_flags | FI_REMOTE_CQ_DATA))
 		return -FI_EBADFLAGS;
 	command.opcode = IBRELK_OP_PUT;
+	if (message.flags & FI_REMOTE_CQ_DATA) {
+		command.flags |= IBRELK_CMD_IMMEDIATE;
+		command.immediate = message.data;
+	}
 	operation.flags = FI_RMA | FI_WRITE;
 	operation.counter = tx_.writes.counter;
 	return transfer(message, command, std::move(operation));

@@ -82,6 +82,8 @@ public:
 	/// What was injected has failed. Only the log says so, once for each peer: there is no context that
 	/// an application could know it by (Open MPI takes for granted that there is one).
 	void injection_failed(Peer peer, int status);
+	/// Has the kernel receive what tells of writes with data: 0, -FI_EAGAIN, or its error.
+	ssize_t post_notices(std::uint64_t user_data) noexcept;
 	/// Throws a claimed message away, now or when there is room.
 	void discard(std::uint64_t claim);
 	/// An index of the address vector does not mean what it did.

@@ -40,8 +40,9 @@ struct Operation {
 		send,
 		receive,
 		peek,
-		discard
-	}; // a read or write is like a send
+		discard,
+		notices // of writes to this endpoint, with data; it is posted again and again
+	};              // a read or write is like a send
 
 	void *context = nullptr;
 	Endpoint *endpoint = nullptr; // nullptr: it was closed, and nobody wants to know any more

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Reads and writes of a peer's memory, of which it is told nothing: there is no data that goes along.
+// Reads and writes of a peer's memory, of which it is told nothing, but for data that goes along with a
+// write.
 #include <rdma/fi_rma.h>
 
 #include "ep.hpp"
@@ -95,6 +96,7 @@ ssize_t writemsg(fid_ep *ep, const fi_msg_rma *message, std::uint64_t flags)
 		.address = message->addr,
 		.context = message->context,
 		.flags = flags,
+		.data = message->data,
 		.remote = message->rma_iov,
 		.remote_count = message->rma_iov_count});
 }
@@ -115,16 +117,37 @@ ssize_t inject(fid_ep *ep, const void *buffer, std::size_t length, fi_addr_t tar
 		.injected = true});
 }
 
-ssize_t writedata(fid_ep *, const void *, std::size_t, void *, std::uint64_t, fi_addr_t, std::uint64_t,
-	std::uint64_t, void *)
+ssize_t writedata(fid_ep *ep, const void *buffer, std::size_t length, void *, std::uint64_t data,
+	fi_addr_t target, std::uint64_t address, std::uint64_t key, void *context)
 {
-	return -FI_EOPNOTSUPP;
+	const iovec whole = piece(buffer, length);
+	const fi_rma_iov to = place(&whole, 1, address, key);
+
+	return endpoint(ep).write({.pieces = &whole,
+		.count = 1,
+		.address = target,
+		.context = context,
+		.flags = flags(ep, write_flags) | FI_REMOTE_CQ_DATA,
+		.data = data,
+		.remote = &to,
+		.remote_count = 1});
 }
 
-ssize_t injectdata(
-	fid_ep *, const void *, std::size_t, std::uint64_t, fi_addr_t, std::uint64_t, std::uint64_t)
+ssize_t injectdata(fid_ep *ep, const void *buffer, std::size_t length, std::uint64_t data, fi_addr_t target,
+	std::uint64_t address, std::uint64_t key)
 {
-	return -FI_EOPNOTSUPP;
+	const iovec whole = piece(buffer, length);
+	const fi_rma_iov to = place(&whole, 1, address, key);
+
+	return endpoint(ep).write({.pieces = &whole,
+		.count = 1,
+		.address = target,
+		.context = nullptr,
+		.flags = flags(ep, write_flags) | FI_REMOTE_CQ_DATA,
+		.data = data,
+		.remote = &to,
+		.remote_count = 1,
+		.injected = true});
 }
 
 } // namespace
