@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_collective.h>
@@ -90,7 +91,7 @@ std::array<char, IBRELK_ADDRESS_TEXT_MAX> text_of(const Address &address) noexce
 	std::array<char, IBRELK_ADDRESS_TEXT_MAX> text{};
 
 	if (!address.to_text(text))
-		std::strcpy(text.data(), "an address");
+		std::string_view("an address").copy(text.data(), text.size() - 1);
 	return text;
 }
 
