@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -103,8 +104,11 @@ protected:
 
 		lab().run_ok(node, command);
 
+		const auto ended = std::chrono::steady_clock::now();
 		Result result = endless.wait(Duration(60));
 
+		fmt::print("mpirun ends {:.1f} s later\n",
+			std::chrono::duration<double>(std::chrono::steady_clock::now() - ended).count());
 		for (int either : {1, 2})
 			lab().wait_until(either, "! pidof pingpong");
 		renew_modules();
