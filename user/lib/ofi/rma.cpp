@@ -2,6 +2,8 @@
 //
 // Reads and writes of a peer's memory, of which it is told nothing, but for data that goes along with a
 // write.
+#include <optional>
+
 #include <rdma/fi_rma.h>
 
 #include "ep.hpp"
@@ -81,14 +83,6 @@ ssize_t writev(fid_ep *ep, const iovec *pieces, void **, std::size_t count, fi_a
 		.remote_count = 1});
 }
 
-ssize_t write(fid_ep *ep, const void *buffer, std::size_t length, void *, fi_addr_t target,
-	std::uint64_t address, std::uint64_t key, void *context)
-{
-	const iovec whole = piece(buffer, length);
-
-	return writev(ep, &whole, nullptr, 1, target, address, key, context);
-}
-
 ssize_t writemsg(fid_ep *ep, const fi_msg_rma *message, std::uint64_t flags)
 {
 	return endpoint(ep).write({.pieces = message->msg_iov,
@@ -101,24 +95,9 @@ ssize_t writemsg(fid_ep *ep, const fi_msg_rma *message, std::uint64_t flags)
 		.remote_count = message->rma_iov_count});
 }
 
-ssize_t inject(fid_ep *ep, const void *buffer, std::size_t length, fi_addr_t target, std::uint64_t address,
-	std::uint64_t key)
-{
-	const iovec whole = piece(buffer, length);
-	const fi_rma_iov to = place(&whole, 1, address, key);
-
-	return endpoint(ep).write({.pieces = &whole,
-		.count = 1,
-		.address = target,
-		.context = nullptr,
-		.flags = flags(ep, write_flags),
-		.remote = &to,
-		.remote_count = 1,
-		.injected = true});
-}
-
-ssize_t writedata(fid_ep *ep, const void *buffer, std::size_t length, void *, std::uint64_t data,
-	fi_addr_t target, std::uint64_t address, std::uint64_t key, void *context)
+// In one piece, and maybe with data, or injected.
+ssize_t write_piece(fid_ep *ep, const void *buffer, std::size_t length, std::optional<std::uint64_t> data,
+	fi_addr_t target, std::uint64_t address, std::uint64_t key, void *context, bool injected)
 {
 	const iovec whole = piece(buffer, length);
 	const fi_rma_iov to = place(&whole, 1, address, key);
@@ -127,27 +106,35 @@ ssize_t writedata(fid_ep *ep, const void *buffer, std::size_t length, void *, st
 		.count = 1,
 		.address = target,
 		.context = context,
-		.flags = flags(ep, write_flags) | FI_REMOTE_CQ_DATA,
-		.data = data,
+		.flags = flags(ep, write_flags) | (data ? FI_REMOTE_CQ_DATA : 0),
+		.data = data.value_or(0),
 		.remote = &to,
-		.remote_count = 1});
+		.remote_count = 1,
+		.injected = injected});
+}
+
+ssize_t write(fid_ep *ep, const void *buffer, std::size_t length, void *, fi_addr_t target,
+	std::uint64_t address, std::uint64_t key, void *context)
+{
+	return write_piece(ep, buffer, length, std::nullopt, target, address, key, context, false);
+}
+
+ssize_t inject(fid_ep *ep, const void *buffer, std::size_t length, fi_addr_t target, std::uint64_t address,
+	std::uint64_t key)
+{
+	return write_piece(ep, buffer, length, std::nullopt, target, address, key, nullptr, true);
+}
+
+ssize_t writedata(fid_ep *ep, const void *buffer, std::size_t length, void *, std::uint64_t data,
+	fi_addr_t target, std::uint64_t address, std::uint64_t key, void *context)
+{
+	return write_piece(ep, buffer, length, data, target, address, key, context, false);
 }
 
 ssize_t injectdata(fid_ep *ep, const void *buffer, std::size_t length, std::uint64_t data, fi_addr_t target,
 	std::uint64_t address, std::uint64_t key)
 {
-	const iovec whole = piece(buffer, length);
-	const fi_rma_iov to = place(&whole, 1, address, key);
-
-	return endpoint(ep).write({.pieces = &whole,
-		.count = 1,
-		.address = target,
-		.context = nullptr,
-		.flags = flags(ep, write_flags) | FI_REMOTE_CQ_DATA,
-		.data = data,
-		.remote = &to,
-		.remote_count = 1,
-		.injected = true});
+	return write_piece(ep, buffer, length, data, target, address, key, nullptr, true);
 }
 
 } // namespace
