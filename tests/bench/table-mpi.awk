@@ -42,32 +42,41 @@ function least(ours, other, columns, text, wire, goal,    j, n, names, a, b, lea
 		verdict(ours " ahead of " other ", " text ", the least", min, goal, all)
 }
 
-# both(LATENCIES, RATES, WIRE): the two tables of a wire.
-function both(first, second, wire) {
-	table(first, "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB", latencies ",latency_us/1048576", wire)
-	table(second, "8 B k/s,4K MB/s,8K MB/s,64K MB/s,1M MB/s", rates, wire)
+# of(METRIC, FIRST, LAST): its columns, from the first to the last of the sizes.
+function of(metric, first, last,    i, n, bytes, columns) {
+	n = split("8 1024 4096 8192 65536 1048576", bytes, " ")
+	for (i = 1; i <= n; i++)
+		if (bytes[i] >= first && bytes[i] <= last)
+			columns = columns (columns == "" ? "" : ",") metric "/" bytes[i]
+	return columns
+}
+
+# tables(LOSSY, WIRE): those of a wire.
+function tables(lossy, wire) {
+	table("latency, us" lossy, sizes, of("latency_us", 8, 1048576), wire)
+	table("messages, k/s" lossy, sizes, of("msg_rate_kps", 8, 1048576), wire)
+	table("MB/s" lossy, sizes, of("bandwidth_mbps", 8, 1048576), wire)
 }
 
 END {
-	short = "latency_us/8,latency_us/1024,latency_us/4096,latency_us/8192"
-	latencies = short ",latency_us/65536"
-	rates = "msg_rate_kps/8,bandwidth_mbps/4096,bandwidth_mbps/8192,bandwidth_mbps/65536,bandwidth_mbps/1048576"
-	both("latency, us", "", "0/0")
-	both("with 1 % loss, us", "with 1 % loss", "1/0")
-	table("without MPI, us", "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB",
-		"perf_latency_us/8,perf_latency_us/1024,perf_latency_us/4096,perf_latency_us/8192," \
-		"perf_latency_us/65536,perf_latency_us/1048576", "0/0")
-	for (i = 1; i <= 2; i++) {
+	sizes = "8 B,1 KiB,4 KiB,8 KiB,64 KiB,1 MiB"
+	tables("", "0/0")
+	tables(", 1 %", "1/0")
+	table("without MPI, us", sizes, of("perf_latency_us", 8, 1048576), "0/0")
+	for (i = 1; i <= 3; i++) {
 		ours = network[i]
 		for (j = 4; j <= 5; j++) {
-			least(ours, network[j], short, "latency up to 8 KiB", "0/0", 1)
-			least(ours, network[j], "latency_us/65536,latency_us/1048576", "latency from 64 KiB on", "0/0", 1)
-			least(ours, network[j], rates, "rate and bandwidth", "0/0", 1)
-			least(ours, network[j], latencies ",latency_us/1048576", "latency, 1 % loss", "1/0", 5)
-			least(ours, network[j], rates, "rate and bandwidth, 1 % loss", "1/0", 5)
+			least(ours, network[j], of("latency_us", 8, 8192), "latency up to 8 KiB", "0/0", 1)
+			least(ours, network[j], of("latency_us", 65536, 1048576), "latency from 64 KiB on", "0/0", 1)
+			least(ours, network[j], of("bandwidth_mbps", 8, 1048576), "bandwidth", "0/0", 1)
+			least(ours, network[j], of("latency_us", 8, 1048576), "latency, 1 % loss", "1/0", 5)
+			least(ours, network[j], of("bandwidth_mbps", 8, 1048576), "bandwidth, 1 % loss", "1/0", 5)
 		}
-		least(ours, "ofi-tcp", latencies, "latency up to 64 KiB", "0/0", 1)
-		n = split(latencies ",latency_us/1048576", names, ",")
+		least(ours, "ofi-tcp", of("latency_us", 8, 65536), "latency up to 64 KiB", "0/0", 1)
+		# There is no row of auto without MPI.
+		if (ours == "auto")
+			continue
+		n = split(of("latency_us", 8, 1048576), names, ",")
 		for (j = 1; j <= n; j++)
 			ratio("MPI / ibrelk-perf, " ours ", " substr(names[j], 12) " bytes", ours "/" names[j],
 				ours "/perf_" names[j], -1.15)

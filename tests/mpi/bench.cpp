@@ -21,14 +21,12 @@ namespace
 {
 
 constexpr double wanted_s = 0.3; // for each figure
-constexpr int count_min = 2, count_max = 1000;
+constexpr int count_min = 3, count_max = 1000;
 // Messages under way, and bytes of them.
 constexpr std::size_t window_max = 64, window_bytes_max = 4u << 20;
 constexpr int tag = 1;
 
-constexpr std::array<std::size_t, 6> latency_sizes = {8, 1024, 4096, 8192, 65536, 1 << 20};
-constexpr std::array<std::size_t, 4> bandwidth_sizes = {4096, 8192, 65536, 1 << 20};
-constexpr std::array<std::size_t, 3> overlap_sizes = {4096, 65536, 1 << 20};
+constexpr std::array<std::size_t, 6> sizes = {8, 1024, 4096, 8192, 65536, 1 << 20};
 constexpr std::array<std::size_t, 3> remote_sizes = {8, 4096, 65536};
 
 void row(const char *metric, std::size_t size, double value, const char *unit)
@@ -39,36 +37,30 @@ void row(const char *metric, std::size_t size, double value, const char *unit)
 	std::fflush(stdout);
 }
 
-/// How often @p action, which both ranks do, fits into the time for one figure: found by rank 0, once it is
-/// warm.
-template<typename Action>
-int count_for(const Action &action)
-{
-	int count = 0;
-
-	action(1);
-
-	const double begun = MPI_Wtime();
-
-	action(1);
-	count = static_cast<int>(
-		std::clamp(wanted_s / (MPI_Wtime() - begun), double{count_min}, double{count_max}));
-	MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
-	return count;
-}
-
-/// Seconds that each of them takes.
+/// Seconds that @p action takes, which both ranks do; @p action does it so many times. It is repeated for as
+/// long as rank 0 says, since how long the next one takes is unknown on a wire that loses.
 template<typename Action>
 double seconds_of(const Action &action)
 {
-	const int count = count_for(action);
+	double elapsed_s = 0;
+	int done = 0;
 
-	MPI_Barrier(MPI_COMM_WORLD);
+	action(1); // warm from here on
+	for (int count = 1; count > 0;) {
+		MPI_Barrier(MPI_COMM_WORLD);
 
-	const double begun = MPI_Wtime();
+		const double begun = MPI_Wtime();
 
-	action(count);
-	return (MPI_Wtime() - begun) / count;
+		action(count);
+		elapsed_s += MPI_Wtime() - begun;
+		done += count;
+		count = 0;
+		if (done < count_min || (done < count_max && elapsed_s < wanted_s))
+			count = static_cast<int>(std::clamp((wanted_s - elapsed_s) / (elapsed_s / done), 1.0,
+				static_cast<double>(count_max - done)));
+		MPI_Bcast(&count, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	}
+	return elapsed_s / done;
 }
 
 // ---- point to point ---------------------------------------------------------------------------------------
@@ -106,8 +98,8 @@ void latency(std::size_t bytes, bool gives_way)
 	row("latency_us", bytes, seconds * 1e6 / 2, "us");
 }
 
-// Seconds for a message, of a window of them from rank 0 to rank 1, which says when it has all.
-double seconds_in_window(std::size_t bytes)
+// Of messages of a window, from rank 0 to rank 1, which says when it has all.
+void rate_and_bandwidth(std::size_t bytes)
 {
 	const std::size_t window = std::min(window_max, window_bytes_max / bytes);
 	std::vector<Bytes> buffers(window, pattern(bytes, rank_, 0));
@@ -134,17 +126,11 @@ double seconds_in_window(std::size_t bytes)
 
 	for (const Bytes &buffer : buffers)
 		require(buffer == pattern(bytes, 0, 0), "wrong bytes");
-	return seconds / static_cast<double>(window);
-}
 
-void bandwidth(std::size_t bytes)
-{
-	row("bandwidth_mbps", bytes, static_cast<double>(bytes) / seconds_in_window(bytes) / 1e6, "MB/s");
-}
+	const double a_second = static_cast<double>(window) / seconds;
 
-void rate(std::size_t bytes)
-{
-	row("msg_rate_kps", bytes, 1 / seconds_in_window(bytes) / 1e3, "k/s");
+	row("msg_rate_kps", bytes, a_second / 1e3, "k/s");
+	row("bandwidth_mbps", bytes, a_second * static_cast<double>(bytes) / 1e6, "MB/s");
 }
 
 /// Computes for so long, and looks at the clock now and then.
@@ -189,15 +175,14 @@ void overlap(std::size_t bytes)
 
 void point_to_point(bool gives_way)
 {
-	for (const std::size_t bytes : latency_sizes)
+	for (const std::size_t bytes : sizes)
 		latency(bytes, gives_way);
-	rate(8);
-	for (const std::size_t bytes : bandwidth_sizes)
-		bandwidth(bytes);
+	for (const std::size_t bytes : sizes)
+		rate_and_bandwidth(bytes);
 	// With one processor there is nothing that could overlap.
 	if (gives_way)
 		return;
-	for (const std::size_t bytes : overlap_sizes)
+	for (const std::size_t bytes : sizes)
 		overlap(bytes);
 }
 
