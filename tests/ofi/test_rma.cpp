@@ -7,8 +7,10 @@
 #include <atomic>
 #include <thread>
 
+#include <linux/capability.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace ofi
@@ -69,6 +71,66 @@ TEST(Registration, keys)
 	EXPECT_NE(fi_mr_key(first.get()), fi_mr_key(third.get()));
 	// It is ready.
 	EXPECT_EQ(fi_mr_enable(first.get()), 0);
+}
+
+// A user who may pin little, as long as this is there.
+class LittleToPin
+{
+public:
+	explicit LittleToPin(rlim_t bytes)
+	{
+		works_ = ::getrlimit(RLIMIT_MEMLOCK, &limit_) == 0 &&
+			::syscall(SYS_capget, &header_, caps_.data()) == 0;
+		if (!works_)
+			return;
+
+		const rlimit little{std::min(bytes, limit_.rlim_max), limit_.rlim_max};
+		auto fewer = caps_; // of this thread, which are those that count
+
+		fewer[0].effective &= ~(1u << CAP_IPC_LOCK);
+		works_ = ::setrlimit(RLIMIT_MEMLOCK, &little) == 0 &&
+			::syscall(SYS_capset, &header_, fewer.data()) == 0;
+	}
+
+	LittleToPin(const LittleToPin &) = delete;
+	LittleToPin &operator=(const LittleToPin &) = delete;
+
+	~LittleToPin()
+	{
+		::syscall(SYS_capset, &header_, caps_.data());
+		::setrlimit(RLIMIT_MEMLOCK, &limit_);
+	}
+
+	[[nodiscard]] bool works() const noexcept
+	{
+		return works_;
+	}
+
+private:
+	__user_cap_header_struct header_ = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+	std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> caps_{};
+	rlimit limit_{};
+	bool works_ = false;
+};
+
+// What fits into a user's limit can be registered, before and after what does not.
+TEST(Registration, more_than_may_be_pinned)
+{
+	const Side side(remote_wish());
+	Bytes memory(std::size_t{1} << 20);
+	const auto reg = [&](std::size_t bytes) {
+		return try_reg(side, memory.data(), bytes, FI_REMOTE_WRITE);
+	};
+
+	{
+		const LittleToPin user(std::size_t{256} << 10);
+
+		ASSERT_TRUE(user.works());
+		EXPECT_EQ(reg(std::size_t{100} << 10), 0);
+		EXPECT_EQ(reg(memory.size()), -FI_ENOMEM);
+		EXPECT_EQ(reg(std::size_t{100} << 10), 0);
+	}
+	EXPECT_EQ(reg(memory.size()), 0);
 }
 
 // Whoever registers all that can be registered can still open files.
