@@ -483,6 +483,34 @@ TEST(Info, layers_are_not_put_over_it)
 	}
 }
 
+// What is offered to who has FI_IBRELK_DEVICE in his environment.
+Info of_device(const char *name, int expected = 0)
+{
+	const char *variable = "FI_IBRELK_DEVICE";
+
+	EXPECT_EQ(::setenv(variable, name, 1), 0);
+
+	Info found = get_info(hints().get(), nullptr, nullptr, 0, expected);
+
+	EXPECT_EQ(::unsetenv(variable), 0);
+	return found;
+}
+
+// Of a node with several devices users may name one. (Over a wire there are two.)
+TEST(Info, of_the_device_that_the_environment_names)
+{
+	const Info all = get_info(hints().get());
+
+	for (const fi_info *one = all.get(); one; one = one->next) {
+		const Info found = of_device(one->domain_attr->name);
+
+		ASSERT_TRUE(found);
+		EXPECT_STREQ(found->domain_attr->name, one->domain_attr->name);
+		EXPECT_EQ(found->next, nullptr);
+	}
+	EXPECT_FALSE(of_device("no_such_device", -FI_ENODATA));
+}
+
 TEST(Info, a_node_and_a_service_are_an_address)
 {
 	const Side side;

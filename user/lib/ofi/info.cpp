@@ -91,10 +91,12 @@ result<Offer> offer()
 	if (!mode)
 		return failure(mode.error());
 
+	const char *wanted = parameters().device;
 	Offer made{*query, {}};
 
 	std::erase_if(*ports, [&](const ::ibrelk_port_info &port) {
-		return !port.usable || (*mode != IBRELK_MODE_DEFAULT && !(port.modes & (1u << *mode)));
+		return !port.usable || !same_name(wanted, port.device) ||
+			(*mode != IBRELK_MODE_DEFAULT && !(port.modes & (1u << *mode)));
 	});
 	std::stable_sort(ports->begin(), ports->end(),
 		[](const auto &left, const auto &right) { return rank(left) < rank(right); });
@@ -467,7 +469,11 @@ int find(std::uint32_t version, const char *node, const char *service, std::uint
 		FI_INFO(&provider, FI_LOG_CORE, "%s\n", ibrelk_error_text(IBRELK_CALL_OPEN, offered.error()));
 		return -FI_ENODATA;
 	}
-	if (offered->ports.empty())
+	if (offered->ports.empty() && parameters().device)
+		FI_WARN(&provider, FI_LOG_CORE,
+			"FI_IBRELK_DEVICE=%s is no device that can be used: see ibrelk show ports\n",
+			parameters().device);
+	else if (offered->ports.empty())
 		FI_INFO(&provider, FI_LOG_CORE, "no port can be used: see ibrelk show ports\n");
 	if (hints && !hints_fit(*hints, caps, offered->query)) {
 		FI_INFO(&provider, FI_LOG_CORE, "the hints ask for more than there is\n");

@@ -45,7 +45,7 @@ fi_provider provider = {
 
 Parameters parameters() noexcept
 {
-	return {.mode = parameter("mode"), .job_key = parameter("job_key")};
+	return {.mode = parameter("mode"), .job_key = parameter("job_key"), .device = parameter("device")};
 }
 
 result<std::uint32_t> wanted_mode() noexcept
@@ -79,5 +79,8 @@ extern "C" FI_EXT_INI
 		"processes talk only to processes with the same key: a number, or any text (default: the "
 		"job that "
 		"the launcher names, else the user's own)");
+	fi_param_define(&provider, "device", FI_PARAM_STRING,
+		"which RDMA device to use, as ibrelk show ports names it, where a node has several (default: "
+		"whichever the application takes)");
 	return &provider;
 }

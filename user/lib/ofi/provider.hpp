@@ -23,6 +23,7 @@ extern fi_provider provider;
 struct Parameters {
 	const char *mode = nullptr;
 	const char *job_key = nullptr;
+	const char *device = nullptr;
 };
 Parameters parameters() noexcept;
 
