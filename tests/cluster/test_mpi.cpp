@@ -95,6 +95,12 @@ protected:
 		return result;
 	}
 
+	static void wait_until_nobody_is_left()
+	{
+		for (int either : {1, 2})
+			lab().wait_until(either, "! pidof pingpong");
+	}
+
 	// A command on a node ends an endless ping-pong, and nothing stays behind: how the job ended.
 	static Result run_until(const std::string &command, int node, const mpi::Job &pingpong)
 	{
@@ -109,8 +115,7 @@ protected:
 
 		fmt::print("mpirun ends {:.1f} s later\n",
 			std::chrono::duration<double>(std::chrono::steady_clock::now() - ended).count());
-		for (int either : {1, 2})
-			lab().wait_until(either, "! pidof pingpong");
+		wait_until_nobody_is_left();
 		renew_modules();
 		return result;
 	}
@@ -147,6 +152,24 @@ protected:
 		EXPECT_NE(other.output.find("the peer's endpoint has another job key"), std::string::npos)
 			<< other.output;
 		return end_endless(endless);
+	}
+
+	// Each rank has a job key of its own, so that none of its messages arrive.
+	static mpi::Job of_two_jobs(mpi::Job job)
+	{
+		job.program =
+			fmt::format("sh -c 'FI_IBRELK_JOB_KEY=$OMPI_COMM_WORLD_RANK exec {}'", job.program);
+		return job;
+	}
+
+	// MPI itself says at most that a send has failed.
+	static void expect_another_job_key(const std::string &output, const std::string &what)
+	{
+		EXPECT_TRUE(std::regex_search(output,
+			std::regex(what +
+				" 10\\.1\\.0\\.[12]:[0-9#]+ [a-z ]+: the peer's endpoint has another job "
+				"key")))
+			<< output;
 	}
 
 private:
@@ -314,6 +337,34 @@ TEST_P(Mpi, a_rank_is_stopped)
 TEST_P(Mpi, others_are_refused)
 {
 	expect_verified(run_while_others_call(job("pingpong")));
+}
+
+// Of a short message MPI knows nothing any more when it fails.
+TEST_P(Mpi, says_why_a_short_message_is_lost)
+{
+	lab::Job waits = lab().start(1, mpi::command(of_two_jobs(job("pingpong"))));
+
+	waits.wait_for_output("has another job key", Duration(120));
+	lab().run_ok(1, "kill $(pidof mpirun)");
+
+	const Result result = waits.wait(Duration(60));
+
+	EXPECT_NE(result.status, 0);
+	expect_another_job_key(result.output, "what was injected to");
+	wait_until_nobody_is_left();
+}
+
+TEST_P(Mpi, says_why_a_long_message_fails)
+{
+	mpi::Job fails = of_two_jobs(job("pingpong --until /tmp/never"));
+
+	fails.options = "-x FI_LOG_LEVEL=warn";
+
+	const Result result = lab().run(1, mpi::command(fails), Duration(120));
+
+	EXPECT_NE(result.status, 0);
+	expect_another_job_key(result.output, "an operation with");
+	wait_until_nobody_is_left();
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Mpi, testing::Values("uc-reliable", "ud-reliable", "auto"),

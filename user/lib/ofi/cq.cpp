@@ -319,10 +319,11 @@ void CompletionQueue::handle_operation(const Completion &completion, Operation &
 		}
 		if (operation.counter && (failed || !released))
 			operation.counter->count(failed);
-		if (failed && operation.silent)
-			operation.endpoint->injection_failed(completion.peer, completion.status);
-		else if (failed || released || operation.reported)
-			push(entry); // the buffer of a multi-receive comes back in any case
+		if (failed && operation.kind == Operation::Kind::send)
+			operation.endpoint->send_failed(completion.peer, completion.status, operation.silent);
+		// The buffer of a multi-receive comes back in any case.
+		if (failed ? !operation.silent : released || operation.reported)
+			push(entry);
 		operation.endpoint->discard_pending();
 	}
 	if (over)
@@ -338,10 +339,12 @@ void CompletionQueue::handle_unreported(const Completion &completion)
 
 	if (completion.status == 0 || !sender || sender->is_named())
 		return;
-	if (completion.user_data == Operation::injected) {
-		sender->injection_failed(completion.peer, completion.status);
+
+	const bool injected = completion.user_data == Operation::injected;
+
+	sender->send_failed(completion.peer, completion.status, injected);
+	if (injected)
 		return;
-	}
 	entry.context = reinterpret_cast<void *>(completion.user_data & ~std::uint64_t{1});
 	entry.flags = flags_of(completion);
 	entry.status = completion.status;

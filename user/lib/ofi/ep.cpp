@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <string_view>
@@ -1072,25 +1073,36 @@ void Endpoint::discard_pending()
 	discards_wait_ = false;
 }
 
-void Endpoint::injection_failed(Peer peer, int status)
+void Endpoint::send_failed(Peer peer, int status, bool injected)
 {
+	const bool logged = fi_log_enabled(&provider, FI_LOG_WARN, FI_LOG_EP_DATA);
+
+	// That a process has come to its end, launchers see: it may be the end of the job.
+	if (status == -ECANCELED || (!logged && (!injected || status == -ECONNRESET)))
+		return;
 	{
 		const std::lock_guard guard(lock_);
+		const std::pair said(peer, injected);
 
-		if (std::find(lost_.begin(), lost_.end(), peer) != lost_.end())
+		if (std::find(failed_.begin(), failed_.end(), said) != failed_.end())
 			return;
 		try {
-			lost_.push_back(peer);
+			failed_.push_back(said);
 		} catch (const std::bad_alloc &) {
-			// Then the log says so once more.
+			// Then it is said once more.
 		}
 	}
 
 	const auto address = kernel_->peer_query(peer);
+	const auto text = address ? text_of(*address) : decltype(text_of(*address)){"a peer"};
+	const char *why = ibrelk_error_text(IBRELK_CALL_COMPLETION, status);
 
-	FI_WARN(&provider, FI_LOG_EP_DATA, "what was injected to %s is lost: %s\n",
-		address ? text_of(*address).data() : "a peer",
-		ibrelk_error_text(IBRELK_CALL_COMPLETION, status));
+	if (!injected)
+		FI_WARN(&provider, FI_LOG_EP_DATA, "an operation with %s has failed: %s\n", text.data(), why);
+	else if (logged)
+		FI_WARN(&provider, FI_LOG_EP_DATA, "what was injected to %s is lost: %s\n", text.data(), why);
+	else
+		std::fprintf(stderr, "ibrelk: what was injected to %s is lost: %s\n", text.data(), why);
 }
 
 ssize_t Endpoint::cancel(fid_t any, void *context)

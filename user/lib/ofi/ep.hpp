@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include <sys/uio.h>
@@ -79,9 +80,11 @@ public:
 
 	/// Hands a command to the kernel: 0, -FI_EAGAIN, or its error.
 	ssize_t submit(const Command &command) noexcept;
-	/// What was injected has failed. Only the log says so, once for each peer: there is no context that
-	/// an application could know it by (Open MPI takes for granted that there is one).
-	void injection_failed(Peer peer, int status);
+	/// Says once for each peer why operations with it fail, as MPIs only say that they do: in the log. Of
+	/// what was injected an application is not told (there is no context that it could know it by, and
+	/// Open MPI takes for granted that there is one), so of that once for each peer on stderr, if there
+	/// is no log.
+	void send_failed(Peer peer, int status, bool injected);
 	/// Has the kernel receive what tells of writes with data: 0, -FI_EAGAIN, or its error.
 	ssize_t post_notices(std::uint64_t user_data) noexcept;
 	/// Throws a claimed message away, now or when there is room.
@@ -193,10 +196,10 @@ private:
 	std::mutex lock_; // protects what follows; taken after that of a queue or an address vector
 	std::vector<Peer> peers_;
 	std::vector<fi_addr_t> sources_;
-	std::uint64_t forgotten_ = 0;         // how often the address vector has changed
-	bool strangers_ = false;              // sources_ has some
-	std::vector<std::uint64_t> discards_; // claims for which there was no room
-	std::vector<Peer> lost_;              // peers of which the log knows
+	std::uint64_t forgotten_ = 0;               // how often the address vector has changed
+	bool strangers_ = false;                    // sources_ has some
+	std::vector<std::uint64_t> discards_;       // claims for which there was no room
+	std::vector<std::pair<Peer, bool>> failed_; // with whom, and whether it was injected: what was said
 };
 
 } // namespace ibrelk::ofi
