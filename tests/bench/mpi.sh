@@ -22,7 +22,7 @@ if [ "${1:-}" = --counted ]; then
 	"$build/tests/lab/ibrelk-lab" bench --kernel "$kernel" --modules libcrc32c --timeout "${BENCH_LIMIT_S:-3000}" --memory 2048 \
 		--files "$build/module-$kernel/ibrelk.ko" --files "$build/user/lib/ofi/libibrelk-fi.so" \
 		--files "$build/user/tools/ibrelk-perf" --files "$build/tests/mpi/bench" \
-		--files /usr/bin/mpirun --files /usr/sbin/ethtool --folder /etc/openmpi --folder /usr/share/openmpi \
+		--files /usr/bin/mpirun --files /usr/bin/orted --files /usr/bin/unshare --files /usr/sbin/ethtool --folder /etc/openmpi --folder /usr/share/openmpi \
 		--folder "$lib/openmpi/lib/openmpi3" --folder "$lib/pmix2/lib" --folder "$lib/hwloc" --folder "$lib/ucx" \
 		-- "$here/mpi-guest.sh" "$@" >"$out/$name.txt" 2>&1 || status=$?
 	{

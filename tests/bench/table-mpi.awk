@@ -44,7 +44,7 @@ function least(ours, other, columns, text, wire, goal,    j, n, names, a, b, lea
 
 # of(METRIC, FIRST, LAST): its columns, from the first to the last of the sizes.
 function of(metric, first, last,    i, n, bytes, columns) {
-	n = split("8 1024 4096 8192 65536 1048576", bytes, " ")
+	n = split(metric ~ /^(put|get)/ ? "8 4096 65536" : "8 1024 4096 8192 65536 1048576", bytes, " ")
 	for (i = 1; i <= n; i++)
 		if (bytes[i] >= first && bytes[i] <= last)
 			columns = columns (columns == "" ? "" : ",") metric "/" bytes[i]
@@ -56,6 +56,8 @@ function tables(lossy, wire) {
 	table("latency, us" lossy, sizes, of("latency_us", 8, 1048576), wire)
 	table("messages, k/s" lossy, sizes, of("msg_rate_kps", 8, 1048576), wire)
 	table("MB/s" lossy, sizes, of("bandwidth_mbps", 8, 1048576), wire)
+	table("one-sided, us" lossy, "put 8 B,4 KiB,64 KiB,get 8 B,4 KiB,64 KiB,acc. 8 B,fetch 8 B",
+		of("put_us", 8, 65536) "," of("get_us", 8, 65536) ",accumulate_us/8,fetch_and_op_us/8", wire)
 }
 
 END {
@@ -69,8 +71,12 @@ END {
 			least(ours, network[j], of("latency_us", 8, 8192), "latency up to 8 KiB", "0/0", 1)
 			least(ours, network[j], of("latency_us", 65536, 1048576), "latency from 64 KiB on", "0/0", 1)
 			least(ours, network[j], of("bandwidth_mbps", 8, 1048576), "bandwidth", "0/0", 1)
+			least(ours, network[j], of("put_us", 8, 65536) "," of("get_us", 8, 65536), "put and get", "0/0", 1)
+			least(ours, network[j], "accumulate_us/8,fetch_and_op_us/8", "accumulate and fetch", "0/0", 1)
 			least(ours, network[j], of("latency_us", 8, 1048576), "latency, 1 % loss", "1/0", 5)
 			least(ours, network[j], of("bandwidth_mbps", 8, 1048576), "bandwidth, 1 % loss", "1/0", 5)
+			least(ours, network[j], of("put_us", 8, 65536) "," of("get_us", 8, 65536), "put and get, 1 % loss", "1/0", 5)
+			least(ours, network[j], "accumulate_us/8,fetch_and_op_us/8", "accumulate and fetch, 1 % loss", "1/0", 5)
 		}
 		least(ours, "ofi-tcp", of("latency_us", 8, 65536), "latency up to 64 KiB", "0/0", 1)
 		# There is no row of auto without MPI.
