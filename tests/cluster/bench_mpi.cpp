@@ -392,6 +392,8 @@ void print_goals(const Figures &figures, const std::vector<int> &losses_pct)
 				for (const auto &[title, columns] : tables())
 					ahead(ours, other, loss_pct, title, columns, loss_pct ? 5 : 1);
 		}
+		if (std::find(losses_pct.begin(), losses_pct.end(), 0) == losses_pct.end())
+			continue;
 		ahead(ours, "ofi-tcp", 0, "latency up to 64 KiB", latencies, 1);
 		if (ours == "auto")
 			continue;
