@@ -63,7 +63,7 @@ bench-full: module user ## long sweeps of size, window, loss and delay: build/be
 	@tests/bench/run.sh --full
 
 ROUNDS ?= 5
-bench-mpi: module user ## Open MPI between two nodes, over ibrelk and other networks: build/bench/mpi.csv and plot (an hour)
+bench-mpi: module user ## Open MPI between two nodes, over ibrelk and other networks: build/bench/mpi.csv and plot (an hour and a half)
 	@IBRELK_LAB_KERNEL=$(KERNEL) tests/bench/mpi.sh --rounds $(ROUNDS)
 
 bench-mpi-counted: module user ## the same in counted time, two ranks on one processor: build/bench/mpi-counted.csv
